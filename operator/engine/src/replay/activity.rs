@@ -1,6 +1,6 @@
 //! Activities: the only await points of a pattern.
 //!
-//! A finished activity is ready. A new one begins once and stays pending, and its request is repeated in every
+//! A finished activity is ready. A new activity begins once and stays pending, and its command is repeated in every
 //! transition. The module is independent of the kinds of steps.
 
 use std::{collections::BTreeMap, future::poll_fn, task::Poll};
@@ -59,9 +59,9 @@ impl ActivityKey {
 }
 
 impl<'a> Run<'a> {
-    /// Whether the limit of calls in flight of this frame is reached. Calls that the end of the run closed count too,
-    /// so that a replay begins no more calls than the first evaluation did.
-    fn is_full(&self, limit: Option<&(String, usize)>) -> bool {
+    /// Whether the limit of calls in flight below a path is reached. Calls that the end of the run closed count too, so
+    /// that a replay begins no more calls than the first evaluation did.
+    fn is_limit_reached(&self, limit: Option<&(String, usize)>) -> bool {
         let Some((prefix, most)) = limit else { return false };
         let state = self.state.borrow();
         let in_flight = |r: &&StepRecord| (!r.phase.is_end() || was_closed_with_run(r)) && is_call(r.kind);
@@ -86,20 +86,20 @@ impl<'a> Run<'a> {
                 Some(record) if record.phase.is_end() => Poll::Ready(record),
                 Some(record) => {
                     self.repeat(&record, &open);
-                    self.finished(&key)
+                    self.poll_finished(&key)
                 }
                 None if self.control.suspend => Poll::Pending,
-                None if key.is_call() && self.is_full(step_scope.limit.as_ref()) => Poll::Pending,
+                None if key.is_call() && self.is_limit_reached(step_scope.limit.as_ref()) => Poll::Pending,
                 None => {
                     self.begin(&key, step_scope.given.clone(), &open);
-                    self.finished(&key)
+                    self.poll_finished(&key)
                 }
             }
         })
         .await
     }
 
-    /// Waits until a time, or until the following activity has already begun.
+    /// Waits until a time, or until the activity `next` has begun.
     pub(crate) async fn pause(&self, until: Moment, next: &ActivityKey) {
         poll_fn(|_| {
             let begun = self.state.borrow().journal.get(&next.path, next.attempt).is_some();
@@ -112,14 +112,15 @@ impl<'a> Run<'a> {
         .await;
     }
 
-    fn finished(&self, key: &ActivityKey) -> Poll<StepRecord> {
+    fn poll_finished(&self, key: &ActivityKey) -> Poll<StepRecord> {
         match self.state.borrow().journal.get(&key.path, key.attempt) {
             Some(record) if record.phase.is_end() => Poll::Ready(record.clone()),
             _ => Poll::Pending,
         }
     }
 
-    /// Begins an activity. `given` is the beginning of the arguments of the call whose step it is.
+    /// Begins an activity: renders its input, and records the command or the immediate end. `given` is the beginning of
+    /// the arguments if the activity is the step of a call.
     fn begin(&self, key: &ActivityKey, given: Option<String>, open: &impl Fn(Seq) -> Result<Start, RenderError>) {
         let seq = self.state.borrow().journal.seq().next();
         let costly = self.state.borrow().costly.get(&(key.path.clone(), key.attempt)).cloned();
@@ -134,7 +135,7 @@ impl<'a> Run<'a> {
             _ => {}
         }
         let seq = state.journal.next_seq();
-        let mut record = self.blank(key, seq);
+        let mut record = self.new_record(key, seq);
         record.facts.extend(
             given
                 .filter(|_| RecordPath::new(&key.path).turn_above().is_some())
@@ -196,16 +197,17 @@ impl<'a> Run<'a> {
         self.state.borrow_mut().journal.put(record);
     }
 
-    /// Repeats the command of an activity that has begun and is not finished.
+    /// Repeats the command of an activity that has begun and is not finished. A command that can no longer be rendered
+    /// as recorded ends the activity: a gate is superseded, and a call fails.
     fn repeat(&self, record: &StepRecord, open: &impl Fn(Seq) -> Result<Start, RenderError>) {
         let key = (record.path.clone(), record.attempt);
-        let gate = record.kind == StepKind::Hitl;
+        let is_gate = record.kind == StepKind::Hitl;
         {
             let state = self.state.borrow();
-            // A suspended run does not ask, not even again.
+            // A suspended run does not create a missing Approval again.
             let is_silent = self.control.suspend && !self.control.asks_missing;
-            let asks_not = gate && (is_silent || !state.gone.contains(&record.path));
-            if state.requested.contains(&key) || asks_not {
+            let keeps_request = is_gate && (is_silent || !state.gone.contains(&record.path));
+            if state.requested.contains(&key) || keeps_request {
                 return;
             }
         }
@@ -224,8 +226,8 @@ impl<'a> Run<'a> {
             Ok(Start::Gate(ask)) if record.request.as_ref().is_some_and(|r| r.digest == ask.request.digest) => {
                 state.commands.push(Command::Ask(ask));
             }
-            _ if gate => {
-                // Another version of the operator would ask a different question, so an answer to it does not count.
+            _ if is_gate => {
+                // Another version of the operator would create a different request, so the gate asks again.
                 let why = "the question that was asked cannot be asked again as it was";
                 record.decision = Some(superseded(why, self.now.at));
                 self.finish(&mut state, &mut record, StepPhase::Skipped);
@@ -240,7 +242,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn blank(&self, key: &ActivityKey, seq: Seq) -> StepRecord {
+    /// Returns a new record of an activity, without a result.
+    fn new_record(&self, key: &ActivityKey, seq: Seq) -> StepRecord {
         StepRecord {
             path: key.path.clone(),
             attempt: key.attempt,
@@ -283,9 +286,9 @@ pub(crate) const RUN_ENDED: &str = "the run ended";
 
 /// Whether a record was closed because the run ended.
 fn was_closed_with_run(record: &StepRecord) -> bool {
-    // A person's decision always has a verdict, whatever its reason says.
-    let nobodys = record.decision.as_ref().filter(|decision| decision.verdict.is_none());
-    let reason = nobodys.and_then(|decision| decision.reason.as_deref());
+    // A person can write the same reason, but the decision of a person has a verdict.
+    let without_verdict = record.decision.as_ref().filter(|decision| decision.verdict.is_none());
+    let reason = without_verdict.and_then(|decision| decision.reason.as_deref());
     record.error.as_ref().is_some_and(|error| error.is(FailureClass::Cancelled)) || reason == Some(RUN_ENDED)
 }
 

@@ -1,5 +1,5 @@
-//! The calls of agents of a run, and the decisions about them. They are collected once a transition, because a replay
-//! needs them at each call.
+//! The calls of a run's agents, and the decisions about these calls. The history is collected once for each transition,
+//! because a replay reads it at each call.
 //!
 //! **Invariant:** turns and decisions enter a journal as facts only, before the replay.
 
@@ -18,9 +18,9 @@ use crate::{
 /// The turns with calls of a run, and the decisions of its gates.
 #[derive(Default)]
 pub(crate) struct CallHistory {
-    /// In the order of their paths.
+    /// The turns, in the order of their paths.
     turns: Vec<TurnWithCalls>,
-    /// For each step the ends of turns at it and below it in order, each with the number of calls until then.
+    /// For each step path the ends of the turns at or below the path in order, each with the number of calls so far.
     sums: RefCell<BTreeMap<String, Vec<(Seq, usize)>>>,
     /// The gates decided with Reject, Modify or Retry.
     decided: Vec<StepRecord>,
@@ -69,6 +69,7 @@ impl CallHistory {
         before.checked_sub(1).and_then(|last| sums.get(last)).map_or(0, |(_, calls)| *calls)
     }
 
+    /// Returns the ends of the turns at or below a path in order, each with the number of calls so far.
     fn sums_of(&self, step: &str) -> Vec<(Seq, usize)> {
         let from = self.turns.partition_point(|turn| turn.path.as_str() < step);
         let turns = self.turns.get(from..).unwrap_or_default().iter().take_while(|turn| turn.path.starts_with(step));
@@ -89,7 +90,7 @@ impl CallHistory {
 
     /// Adds a record that begins during the replay, if it is a call of a tool.
     pub(crate) fn add_call(&self, record: &StepRecord) {
-        let Some((step, input)) = RecordPath::new(&record.path).turn_above().and_then(|_| input(record)) else {
+        let Some((step, input)) = RecordPath::new(&record.path).turn_above().and_then(|_| step_and_input(record)) else {
             return;
         };
         self.equal.borrow_mut().entry((step, input)).or_default().push((record.path.clone(), record.attempt));
@@ -105,15 +106,15 @@ impl CallHistory {
         self.modified.get(gate).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the gates that were decided with Reject, with Modify, or with Retry, before `seq`; the oldest first.
-    pub(crate) fn decided_before(&self, seq: Seq, meant: Verdict) -> impl Iterator<Item = &StepRecord> {
-        let decided = self.decided.iter().filter(move |record| verdict(record) == Some(meant));
+    /// Returns the gates that were decided with `wanted` (Reject, Modify or Retry) before `seq`, the oldest first.
+    pub(crate) fn decided_before(&self, seq: Seq, wanted: Verdict) -> impl Iterator<Item = &StepRecord> {
+        let decided = self.decided.iter().filter(move |record| verdict(record) == Some(wanted));
         decided.filter(move |record| record.done.is_some_and(|done| done < seq))
     }
 }
 
-/// Returns the step of a call and the digest of its input. For a rendered text this is the digest of the text.
-fn input(record: &StepRecord) -> Option<(String, Digest)> {
+/// Returns the step of a call and the digest of its input. The input of a `set` step is the rendered text.
+fn step_and_input(record: &StepRecord) -> Option<(String, Digest)> {
     let input = match record.kind {
         StepKind::Http | StepKind::Mcp | StepKind::Pod => record.input_digest.clone()?,
         StepKind::Set => match (&record.response, &record.response_ref) {

@@ -24,7 +24,7 @@ pub(crate) struct Origins {
     texts: BTreeSet<RecordKey>,
 }
 
-/// The notes of the origins of the current rendering.
+/// The origins of the current rendering, noted while its values are read.
 #[derive(Default)]
 pub(crate) struct OriginNotes(RefCell<Noting>);
 
@@ -53,7 +53,7 @@ impl Origins {
         Self { edits: BTreeMap::from([(edit.path.clone(), edit)]), ..Self::default() }
     }
 
-    /// Adds other origins to these.
+    /// Returns the origins of both values.
     pub(crate) fn and(mut self, more: &Self) -> Self {
         self.extend(more);
         self
@@ -93,15 +93,15 @@ impl Origins {
     }
 }
 
-/// Returns the digest that stands for an unknown original, or for none.
+/// Returns the digest that stands for an unknown or a missing original text.
 pub(crate) fn no_original() -> Digest {
     Digest::of_bytes(b"")
 }
 
 impl OriginNotes {
-    /// Renders, and returns the origins of the result.
+    /// Runs `render`, and returns its result with the origins of the values that it read.
     pub(crate) fn collect<T>(&self, render: impl FnOnce() -> T) -> (T, Origins) {
-        let (rendered, noted) = self.noting(Noting::Beside(Origins::default()), render);
+        let (rendered, noted) = self.run_noting(Noting::Beside(Origins::default()), render);
         let origins = noted.into_origins();
         self.note(&origins);
         (rendered, origins)
@@ -109,28 +109,29 @@ impl OriginNotes {
 
     /// Returns the origins of the values that a function reads, without reading them: every value is null.
     pub(crate) fn collect_only<T, E>(&self, read: impl FnOnce() -> Result<T, E>) -> Result<Origins, E> {
-        let (read, noted) = self.noting(Noting::Only(Origins::default()), read);
+        let (read, noted) = self.run_noting(Noting::Only(Origins::default()), read);
         read.map(|_| noted.into_origins())
     }
 
-    /// Reads without noting origins.
+    /// Runs `read` without noting origins.
     pub(crate) fn ignore<T>(&self, read: impl FnOnce() -> T) -> T {
-        self.noting(Noting::Nothing, read).0
+        self.run_noting(Noting::Nothing, read).0
     }
 
-    /// Reads, and notes origins only if `is_read`: values that a template does not name do not count.
+    /// Runs `read`, and notes origins only if `is_read`. A value that no template names has no origins to note.
     pub(crate) fn note_if<T>(&self, is_read: bool, read: impl FnOnce() -> T) -> T {
         match is_read {
             true => read(),
-            false if self.are_only_noted() => self.noting(Noting::Only(Origins::default()), read).0,
+            false if self.are_only_noted() => self.run_noting(Noting::Only(Origins::default()), read).0,
             false => self.ignore(read),
         }
     }
 
-    fn noting<T>(&self, own: Noting, act: impl FnOnce() -> T) -> (T, Noting) {
-        let before = self.0.replace(own);
-        let done = act();
-        (done, self.0.replace(before))
+    /// Runs `read` with another mode of noting, and returns its result with the noted origins.
+    fn run_noting<T>(&self, noting: Noting, read: impl FnOnce() -> T) -> (T, Noting) {
+        let before = self.0.replace(noting);
+        let result = read();
+        (result, self.0.replace(before))
     }
 
     /// Whether origins are noted.

@@ -30,13 +30,13 @@ use crate::{
 /// The switches of a running Workflow (cancel, suspend), and its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Control {
-    /// Whether the run starts nothing new.
+    /// Whether `spec.suspend` is set: the run starts nothing new.
     pub suspend: bool,
     /// Whether a suspended run asks a recorded gate again whose Approval is missing.
     pub asks_missing: bool,
-    /// Whether the run ends.
+    /// Whether `spec.cancel` is set: the run ends with this transition.
     pub cancel: bool,
-    /// The limits of its long values.
+    /// The limits of the long values of the run.
     pub values: ValueLimits,
 }
 
@@ -113,8 +113,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Records that a value of the journal is read. Before the first answer of a model, a tool or a person, all values
-    /// are texts of the author. A scripted answer is one too.
+    /// Records that a value of the journal is read. If a model, a tool or a person has answered, the value can be text
+    /// that the author of the Workflow did not write. A scripted answer is text of the author.
     pub(crate) fn record_value_read(&self) {
         let is_scripted = |r: &StepRecord| r.kind == StepKind::Agent && self.plan.has_scripted_response(&r.path);
         let is_answer =
@@ -124,27 +124,28 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the path of the next visit, and counts it. A replay counts like the first evaluation.
+    /// Returns the path and the number of the next visit of a path, and counts the visit. A replay counts like the
+    /// first evaluation.
     pub(crate) fn visit(&self, path: &str) -> (String, i32) {
         let mut visits = self.visits.borrow_mut();
         let visit = visits.entry(path.to_owned()).and_modify(|visit| *visit += 1).or_insert(1);
         (RecordPath::new(path).at_visit(*visit).into(), *visit)
     }
 
-    /// Returns the path of the last visit.
+    /// Returns the path of the last counted visit of a path.
     pub(crate) fn last_visit(&self, path: &str) -> String {
         RecordPath::new(path).at_visit(self.visits.borrow().get(path).copied().unwrap_or(1)).into()
     }
 
-    /// Returns the path of the next visit, without counting it.
+    /// Returns the path of the next visit of a path, without counting the visit.
     pub(crate) fn next_visit(&self, path: &str) -> String {
         RecordPath::new(path).at_visit(self.visits.borrow().get(path).copied().unwrap_or(0) + 1).into()
     }
 
-    /// Renders from the fetched values; pending while a value has to be fetched.
+    /// Waits until `make` has all values that it reads, and returns its result.
     pub(crate) async fn render<T>(&self, make: impl Fn() -> Result<T, RenderError>) -> Result<T, String> {
         poll_fn(|_| match make() {
-            Ok(made) => Poll::Ready(Ok(made)),
+            Ok(rendered) => Poll::Ready(Ok(rendered)),
             Err(RenderError::Missing) => Poll::Pending,
             Err(RenderError::Language(why)) => Poll::Ready(Err(why.to_string())),
             Err(RenderError::Invalid(why)) => Poll::Ready(Err(why)),
@@ -152,16 +153,19 @@ impl<'a> Run<'a> {
         .await
     }
 
-    /// Returns the records directly below a path that were done before `seq`, the oldest first.
+    /// Returns the records at any depth below a path that were done before `seq`, the oldest first.
     pub(crate) fn children(&self, path: &str, seq: Seq) -> Vec<StepRecord> {
         let state = self.state.borrow();
-        let known = |r: &&StepRecord| r.done.is_some_and(|done| done < seq);
-        let mut found: Vec<_> = state.journal.under(&format!("{path}/")).filter(known).cloned().collect();
-        found.sort_by_key(|record| record.done);
-        found
+        let is_done = |record: &&StepRecord| record.done.is_some_and(|done| done < seq);
+        let mut children: Vec<_> = state.journal.under(&format!("{path}/")).filter(is_done).cloned().collect();
+        children.sort_by_key(|record| record.done);
+        children
     }
 
-    /// Returns a stored text, from the journal or from the blob store.
+    /// Returns a stored text: inline, or from the blob store.
+    ///
+    /// # Errors
+    /// [`RenderError::Missing`] if the blob has to be fetched first.
     pub(crate) fn text_of(
         &self,
         inline: Option<&Json>,

@@ -25,7 +25,7 @@ use crate::{
 pub(crate) use crate::journal::within;
 pub(crate) use step_scope::{RecordNamespace, StepScope, all};
 use views::hitl;
-pub(crate) use views::{answers, decision, response, response_text, verdict_text, view};
+pub(crate) use views::{decision, has_answer, response, response_text, verdict_text, view};
 
 /// A record that a step sees.
 #[derive(Clone)]
@@ -55,9 +55,9 @@ impl<'p> PathPart<'p> {
         Self { name: Some(name), position: None }
     }
 
-    /// Returns the part for the entry at position `at` of a list of `of` entries.
-    pub(crate) fn entry(at: usize, of: usize) -> Self {
-        Self { name: None, position: Some((at, of)) }
+    /// Returns the part for the entry at a position of a list of `length` entries.
+    pub(crate) fn entry(position: usize, length: usize) -> Self {
+        Self { name: None, position: Some((position, length)) }
     }
 
     /// Returns the part with a name in addition to its position.
@@ -68,9 +68,9 @@ impl<'p> PathPart<'p> {
     fn is(&self, member: &Member) -> bool {
         match member {
             Member::Name(name) => self.name == Some(name),
-            Member::Position(position) => self.position.is_some_and(|(at, of)| {
-                let asked = usize::try_from(position.unsigned_abs()).unwrap_or(usize::MAX);
-                if *position < 0 { of.checked_sub(asked) == Some(at) } else { asked == at }
+            Member::Position(index) => self.position.is_some_and(|(position, length)| {
+                let distance = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
+                if *index < 0 { length.checked_sub(distance) == Some(position) } else { distance == position }
             }),
         }
     }
@@ -81,7 +81,7 @@ impl RequestedNames<'_> {
         self.0.iter().any(|reference| reference.root == name)
     }
 
-    /// Whether a template reads or may read the value at this path below a root, or a part of it.
+    /// Whether a template reads, or may read, the value at a path below a root or a part of that value.
     pub(crate) fn reads(&self, root: &str, place: &[PathPart<'_>]) -> bool {
         let mut of_root = self.0.iter().filter(|reference| reference.root == root);
         of_root.any(|reference| reference.members.iter().zip(place).all(|(member, part)| part.is(member)))
@@ -130,7 +130,7 @@ fn with_vars<'a>(
     Ok(scope)
 }
 
-/// Returns the scope for these references, as of `seq`.
+/// Returns a scope with the values of the given references as of `seq`, without the variables of a step.
 pub(crate) fn general<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -155,15 +155,16 @@ pub(crate) fn general<'a>(
     // Every part is tried, so that all missing values are fetched at once.
     let parts = [
         step_scope.records(run, &wanted, seq, &mut scope),
-        newest(run, step_scope, &wanted, seq, &mut scope),
+        set_newest(run, step_scope, &wanted, seq, &mut scope),
         step_scope.set_pattern_vars(run, &wanted, seq, &mut scope),
     ];
     parts.into_iter().collect::<Result<(), _>>()?;
     Ok(scope)
 }
 
-/// Returns the newest response and the newest decision in the frame.
-fn newest<'a>(
+/// Sets `last_response`, `hitl` and `hitl_response` in a scope: the newest response and the newest decision of the
+/// list.
+fn set_newest<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     wanted: &RequestedNames<'_>,
@@ -171,7 +172,7 @@ fn newest<'a>(
     scope: &mut Scope,
 ) -> Result<(), RenderError> {
     if wanted.root("last_response") {
-        let newest = step_scope.newest(run, seq, |record| answers(run, record, seq));
+        let newest = step_scope.newest(run, seq, |record| has_answer(run, record, seq));
         let value = match newest {
             Some(newest) => response(run, step_scope, &newest, seq)?.0,
             None => Value::Null,
@@ -179,16 +180,16 @@ fn newest<'a>(
         scope.set("last_response", value);
     }
     if wanted.root("hitl") || wanted.root("hitl_response") {
-        let (decided, twin) = match step_scope.newest(run, seq, |record| record.kind == StepKind::Hitl) {
+        let (decided, text) = match step_scope.newest(run, seq, |record| record.kind == StepKind::Hitl) {
             Some(gate) => {
                 let decided = hitl(run, step_scope, &gate, &|field| wanted.reads("hitl", &[PathPart::field(field)]))?;
-                let twin = run.origins.note_if(wanted.root("hitl_response"), || response(run, step_scope, &gate, seq));
-                (decided, twin?.0)
+                let text = run.origins.note_if(wanted.root("hitl_response"), || response(run, step_scope, &gate, seq));
+                (decided, text?.0)
             }
             None => (views::no_decision(), Value::Null),
         };
         scope.set("hitl", decided);
-        scope.set("hitl_response", twin);
+        scope.set("hitl_response", text);
     }
     Ok(())
 }
@@ -199,8 +200,8 @@ fn references_of_vars(step: &PlannedStep) -> impl Iterator<Item = Reference> {
 
 /// Returns all names that the templates of a step refer to.
 pub(crate) fn rendered_references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet<Reference> {
-    let mut all: BTreeSet<Reference> = references_of_vars(step).collect();
-    let mut add = |more: &BTreeSet<Reference>| all.extend(more.iter().cloned());
+    let mut references: BTreeSet<Reference> = references_of_vars(step).collect();
+    let mut add = |more: &BTreeSet<Reference>| references.extend(more.iter().cloned());
     match &step.action {
         Action::Agent(agent) => {
             agent.input.iter().for_each(|input| add(input.references()));
@@ -230,5 +231,5 @@ pub(crate) fn rendered_references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet
             }
         }
     }
-    all
+    references
 }

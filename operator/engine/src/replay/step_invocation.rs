@@ -16,7 +16,7 @@ use crate::plan::PlannedStep;
 pub(crate) trait Permission {
     /// Whether the step may run with this input.
     fn allows(&self, step: &PlannedStep, input: Result<&Digest, &String>) -> bool;
-    /// Whether people were asked. Then only a certain failure is followed by another attempt.
+    /// Whether people were asked about the call. Then only a certain failure is followed by another attempt.
     fn was_asked(&self) -> bool;
 
     /// Whether people have to decide before the step runs, because an equal call was made before and no gate before the
@@ -29,7 +29,7 @@ pub(crate) trait Permission {
     /// Whether an equal call was made between two numbers of the journal.
     fn was_equal_made(&self, run: &Run<'_>, from: Seq, until: Seq) -> bool;
 
-    /// The people who gave the arguments, and therefore cannot approve them.
+    /// Returns the people who changed the arguments, and therefore cannot approve the call.
     fn editors(&self) -> &[String];
 }
 
@@ -38,12 +38,12 @@ pub(crate) trait Permission {
 pub(crate) struct StepInvocation<'a> {
     pub(crate) step_scope: StepScope<'a>,
     pub(crate) step: &'a PlannedStep,
-    /// The path of its first attempt, whose values every later attempt uses.
+    /// The path of the step's first attempt. Later attempts see the same values as the first one.
     pub(crate) base: String,
     pub(crate) overrides: Override,
     /// The digest of the input that people approved, if they were asked. Another input does not run.
     pub(crate) approved: Option<Digest>,
-    /// The number at which the first gate before the step asked. Its templates see the values of the request.
+    /// The number at which the first gate before the step asked. The templates of the step see the values as of then.
     pub(crate) first_asked: Option<Seq>,
     /// The number at which the first gate before the current attempts asked. An agent receives the feedback before it.
     pub(crate) last_asked: Option<Seq>,
@@ -51,7 +51,7 @@ pub(crate) struct StepInvocation<'a> {
     pub(crate) permission: Option<Rc<dyn Permission>>,
     /// The turns of an agent that called tools, the oldest first. The next turn continues them.
     pub(crate) turns: Vec<Rc<ToolTurn>>,
-    /// The number before which the feedback for the first of these turns was decided.
+    /// The number of the journal before which the feedback for the first of `turns` was decided.
     pub(crate) first_heard: Option<Seq>,
     /// Whether the agent is asked for an answer without tools.
     pub(crate) without_tools: bool,
@@ -108,7 +108,7 @@ impl<'a> StepInvocation<'a> {
 pub(crate) struct Override {
     /// The changed fields: `input`, `url`, `body`, `value`, `image`, `memory`.
     pub(crate) parameters: BTreeMap<String, String>,
-    /// The decisions that changed them.
+    /// The decisions that changed the fields, the oldest first.
     pub(crate) edits: Vec<Edit>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct ToolTurn {
     pub(crate) calls: Vec<ToolCall>,
     /// The paths of the calls whose arguments the model receives again.
     pub(crate) told: BTreeSet<String>,
-    /// In the order of `calls`.
+    /// The result of each call, in the order of `calls`.
     pub(crate) results: Vec<String>,
     /// The parts that only the provider can read.
     pub(crate) opaque: Option<Arc<OpaqueParts>>,
@@ -31,7 +31,7 @@ pub(crate) fn left_out(turns: usize) -> Message {
     Message::text(Role::User, note)
 }
 
-/// Whether a message is the one of [`left_out`].
+/// Whether a message was created by [`left_out`].
 pub(crate) fn is_left_out(message: &Message) -> bool {
     let count = message.text.strip_prefix(LEFT_OUT).and_then(|rest| rest.split(' ').next()?.parse().ok());
     count.is_some_and(|count| left_out(count) == *message)

@@ -35,7 +35,7 @@ pub(crate) struct TransitionState {
     pub(crate) wake_at: Option<Moment>,
     /// The gates whose Approval is missing.
     pub(crate) gone: BTreeSet<String>,
-    /// The reasons why gates are held.
+    /// The reasons why gates do not ask.
     pub(crate) blocked: Vec<FieldError>,
     /// The activities that must not be evaluated, each with the reason.
     pub(crate) costly: BTreeMap<(String, i32), String>,
@@ -69,7 +69,7 @@ impl TransitionState {
 }
 
 impl TransitionState {
-    /// Checks that there is room for a text.
+    /// Checks that a text can be stored, inline or as a blob.
     pub(crate) fn has_room_for(&self, value: &str) -> Result<(), String> {
         if self.is_inline(value) { Ok(()) } else { self.values.check_fit([value]) }
     }
@@ -80,7 +80,7 @@ impl TransitionState {
         self.values.check_fit(long.into_iter().chain(opaque))
     }
 
-    /// Checks that these texts can be stored as blobs.
+    /// Checks that all given texts together can be stored as blobs.
     pub(crate) fn can_store<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
         self.values.check_fit(values)
     }
@@ -99,7 +99,8 @@ impl TransitionState {
         }
     }
 
-    /// Stores the end of a container's output inline, and all of it as a blob if it is longer and there is room.
+    /// Stores the end of a container's output inline, and a longer output also as a blob if the limits of the run allow
+    /// that.
     pub(crate) fn store_log(&mut self, whole: &str) -> Option<StepLog> {
         let whole = text::clean(whole);
         let tail = text::last(&whole, INLINE);
@@ -118,7 +119,7 @@ impl TransitionState {
         BlobRef { digest, size }
     }
 
-    /// Stores a short decision inline. The payload of a long one is stored as a blob only.
+    /// Stores a short decision inline. A long decision is stored as a blob, with a short form inline.
     pub(crate) fn store_decision(&mut self, outcome: Outcome) -> (Outcome, Option<BlobRef>) {
         let whole = serde_json::to_string(&outcome).unwrap_or_default();
         if whole.len() <= INLINE {

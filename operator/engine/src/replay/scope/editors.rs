@@ -30,8 +30,8 @@ use crate::{
     },
 };
 
-/// The charged work for each record, in bytes read.
-const LOOK: usize = 64;
+/// The work that is charged for each record of the journal, in units of one byte read.
+const RECORD_COST: usize = 64;
 /// The maximum length of the name of a gate in an edit, in characters.
 const NAME: usize = 95;
 
@@ -47,18 +47,18 @@ pub(crate) fn edit(record: &StepRecord, outcome: &Outcome, gate: &str, original:
     }
 }
 
-/// Notes the origins of the response of a record: the edits at the gates that review it, the decision if the record is
-/// one, and the text or the cut answer.
+/// Notes the origins of the response of a record: the edits at the gates that review the record, the Respond of a
+/// gate's own record, and the rendered text or the cut answer.
 pub(super) fn note_response<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
-    one: &VisibleRecord<'a>,
+    visible: &VisibleRecord<'a>,
     seq: Seq,
 ) -> Result<(), RenderError> {
     if !run.origins.are_noted() {
         return Ok(());
     }
-    let record = &one.record;
+    let record = &visible.record;
     match record.kind {
         StepKind::Hitl => note_gate(run, step_scope, record, Verdict::Respond)?,
         StepKind::Set if record.phase == StepPhase::Succeeded => {
@@ -67,16 +67,16 @@ pub(super) fn note_response<'a>(
         _ => {}
     }
     let children = ChildRecords::of(run, record, seq);
-    if let Some(gate) = children.replaced_by(one.step) {
+    if let Some(gate) = children.replaced_by(visible.step) {
         let answered = children.answered(record);
         let before = run.text_of(answered.response.as_ref(), answered.response_ref.as_ref())?.unwrap_or_default();
-        let planned = one.step.output.as_ref().and_then(|output| output.gate.as_deref());
+        let planned = visible.step.output.as_ref().and_then(|output| output.gate.as_deref());
         let name = planned.map_or(".output", |gate| gate.name.as_str());
         let original = Digest::of_bytes(before.as_bytes());
         run.origins.note_edits(&[edit(gate, &views::decision(run, gate)?, name, original)]);
     }
-    let reviewers = step_scope.reviewers(run, one, seq);
-    if children.answered(record).is_cut() && children.replaced_by(one.step).is_none() && reviewers.is_empty() {
+    let reviewers = step_scope.reviewers(run, visible, seq);
+    if children.answered(record).is_cut() && children.replaced_by(visible.step).is_none() && reviewers.is_empty() {
         run.origins.note_cut(&record.path);
     }
     for gate in reviewers {
@@ -85,8 +85,8 @@ pub(super) fn note_response<'a>(
     Ok(())
 }
 
-/// Notes the edit of a gate with this verdict: the response of a Respond and the parameters of a Modify are texts of
-/// people.
+/// Notes the edit of a gate if it was decided with `verdict`: the response of a Respond and the parameters of a Modify
+/// are texts of people.
 pub(super) fn note_gate<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -97,7 +97,7 @@ pub(super) fn note_gate<'a>(
         return Ok(());
     }
     let original = match verdict {
-        Verdict::Modify => run.origins.ignore(|| reviewed(run, step_scope, record))?,
+        Verdict::Modify => run.origins.ignore(|| reviewed_digest(run, step_scope, record))?,
         _ => None,
     };
     let original = original.unwrap_or_else(no_original);
@@ -106,12 +106,12 @@ pub(super) fn note_gate<'a>(
 }
 
 /// Returns the digest of the text that a gate of a list reviewed, or `None` for another gate.
-fn reviewed<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, gate: &StepRecord) -> Result<Option<Digest>, RenderError> {
+fn reviewed_digest<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, gate: &StepRecord) -> Result<Option<Digest>, RenderError> {
     let name = gate.path.strip_prefix(&step_scope.prefix).map(|_| parts(&gate.path).0);
     let planned = name.and_then(|name| step_scope.named(name)).and_then(|step| step.gate());
     let Some(step) = planned.and_then(PlannedGate::reviews).and_then(|at| step_scope.step(at)) else { return Ok(None) };
-    let Some(one) = step_scope.seen_record(run, step, gate.seq) else { return Ok(None) };
-    let text = views::response_text(run, step_scope, &one, gate.seq)?;
+    let Some(visible) = step_scope.seen_record(run, step, gate.seq) else { return Ok(None) };
+    let text = views::response_text(run, step_scope, &visible, gate.seq)?;
     Ok(Some(Digest::of_bytes(text.as_bytes())))
 }
 
@@ -124,10 +124,10 @@ pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edi
         if followed.contains(&text) {
             continue;
         }
-        // The maximum work, as for a text that reads every record, is charged first, so that the evaluation can be
-        // stopped.
-        let looks = run.state.borrow().journal.records().len();
-        budget::charge(looks.saturating_mul(LOOK)).map_err(|stopped| RenderError::Invalid(stopped.to_string()))?;
+        // The work for a text that reads every record is charged before the text is followed, so that the evaluation
+        // can be stopped.
+        let records = run.state.borrow().journal.records().len();
+        budget::charge(records.saturating_mul(RECORD_COST)).map_err(|stopped| RenderError::Invalid(stopped.to_string()))?;
         origins.extend(&*of_text(run, &text)?);
         texts.extend(origins.take_texts());
         followed.insert(text);
@@ -167,19 +167,19 @@ fn of_text(run: &Run<'_>, text: &RecordKey) -> Result<Rc<Origins>, RenderError> 
 /// Returns the edits of the arguments of the call at a path, newest first.
 pub(crate) fn of_call(run: &Run<'_>, path: &str, seq: Seq) -> Result<Vec<Edit>, RenderError> {
     let gates = run.call_history().modified_at(&RecordPath::new(path).gate());
-    let known = gates.iter().filter(|gate| gate.done.is_some_and(|done| done < seq));
-    let edits = known.map(|gate| {
+    let decided = gates.iter().filter(|gate| gate.done.is_some_and(|done| done < seq));
+    let edits = decided.map(|gate| {
         // The gates of a call record the digest of the reviewed arguments.
         let arguments =
             gate.facts.get("arguments").and_then(|digest| serde_json::from_value(digest.as_str().into()).ok());
         let original = arguments.unwrap_or_else(no_original);
-        Ok(edit(gate, &views::decision(run, gate)?, &asking(run, gate), original))
+        Ok(edit(gate, &views::decision(run, gate)?, &gate_names(run, gate), original))
     });
     super::all(edits.collect())
 }
 
-/// Returns the names of the gates that a record about a call stands for.
-fn asking(run: &Run<'_>, record: &StepRecord) -> String {
+/// Returns the names of the gates of a request about a call, from the record of the request.
+fn gate_names(run: &Run<'_>, record: &StepRecord) -> String {
     let places = record.facts.get("gates").map(String::as_str).unwrap_or_default();
     let places = places.split(',').filter_map(|place| place.parse::<usize>().ok());
     let names: Vec<_> =

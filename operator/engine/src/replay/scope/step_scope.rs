@@ -42,7 +42,7 @@ pub(crate) struct StepScope<'a> {
     /// The prefix of the paths of its records: empty, or `billing/`.
     pub(crate) prefix: String,
     pub(crate) listed: RecordNamespace,
-    /// Changed by [`Self::with_step`] only.
+    /// The steps of the list. Only [`Self::with_step`] changes the list.
     pub(crate) list: Rc<[&'a PlannedStep]>,
     pub(crate) first_ends: FirstEnds,
     /// The positions of the visible steps; `None` for all.
@@ -52,7 +52,8 @@ pub(crate) struct StepScope<'a> {
     pub(crate) pattern_vars: PatternVars<'a>,
     /// The path at or below which agents remember their turns.
     pub(crate) conversation: String,
-    /// Decisions at or below this path are added to the agents' feedback, besides those of the visible gates.
+    /// Decisions at or below this path are added to the feedback of agents, in addition to decisions of visible gates.
+    /// `None` adds only decisions of visible gates.
     pub(crate) feedback_from: Option<String>,
     /// The maximum number of calls in flight among the records whose paths begin with a prefix.
     pub(crate) limit: Option<(String, usize)>,
@@ -87,7 +88,7 @@ impl<'a> StepScope<'a> {
         }
     }
 
-    /// Returns the same frame with further names.
+    /// Returns the scope with further variables of a pattern.
     pub(crate) fn with_vars(
         &self,
         more: impl Fn(&Run<'a>, &RequestedNames<'_>, Seq, &mut Scope) -> Result<(), RenderError> + 'a,
@@ -133,16 +134,16 @@ impl<'a> StepScope<'a> {
         self.list.iter().enumerate().filter(move |(at, _)| visible(at)).map(|(_, step)| *step)
     }
 
-    /// Whether agents of this frame receive the decision at a gate.
+    /// Whether the agents of the list receive the decision at a gate.
     pub(crate) fn is_feedback(&self, path: &str) -> bool {
-        let of_the_pattern = RecordPath::new(path).parent().is_none() && RecordPath::new(path).last().is_part();
-        let visible = || {
+        let is_of_pattern = RecordPath::new(path).parent().is_none() && RecordPath::new(path).last().is_part();
+        let is_of_visible_step = || {
             let place = RecordPath::new(path).before_visits().as_str();
             self.visible_steps().any(|step| step.path == place)
         };
-        of_the_pattern
+        is_of_pattern
             || within(path, &self.conversation)
-            || self.feedback_from.as_ref().map_or_else(visible, |place| within(path, place))
+            || self.feedback_from.as_ref().map_or_else(is_of_visible_step, |place| within(path, place))
     }
 
     /// Returns the newest visit of each step of the list that was done before `seq`, in the order of declaration.
@@ -195,12 +196,12 @@ impl<'a> StepScope<'a> {
         Some(VisibleRecord { step, record })
     }
 
-    /// Returns the newest record that the author's templates see and for which `is` holds.
+    /// Returns the newest record that the author's templates see and for which `is_wanted` holds.
     pub(crate) fn newest(
         &self,
         run: &Run<'a>,
         seq: Seq,
-        is: impl Fn(&StepRecord) -> bool,
+        is_wanted: impl Fn(&StepRecord) -> bool,
     ) -> Option<VisibleRecord<'a>> {
         let is_visible = |at: usize| self.visible.as_ref().is_none_or(|visible| visible.contains(&at));
         let step_of = |record: &StepRecord| {
@@ -219,7 +220,7 @@ impl<'a> StepScope<'a> {
         let mut ended = state.journal.ended_before(seq);
         ended.find_map(|record| {
             let step = step_of(record)?;
-            is(record).then(|| VisibleRecord { step, record: record.clone() })
+            is_wanted(record).then(|| VisibleRecord { step, record: record.clone() })
         })
     }
 
@@ -286,7 +287,8 @@ impl<'a> StepScope<'a> {
         Ok(())
     }
 
-    /// Returns the visits of a node, the first one first. `is_read` says whether a field of a visit is read.
+    /// Returns the visits of a node of a graph, the oldest first. `is_read` says whether a template reads a field of a
+    /// visit.
     fn visits(
         &self,
         run: &Run<'a>,
@@ -310,8 +312,8 @@ impl<'a> StepScope<'a> {
     }
 }
 
-/// Returns the last number for which a condition holds that holds for all lower numbers from 1 on, or 1 if it holds for
-/// none.
+/// Returns the last number for which a condition holds, or 1. The condition must hold for all numbers from 1 up to some
+/// number, and for no larger one.
 fn last_where(holds: impl Fn(usize) -> bool) -> usize {
     let mut step = 1;
     while holds(step * 2) {
@@ -327,7 +329,8 @@ fn last_where(holds: impl Fn(usize) -> bool) -> usize {
     last
 }
 
-/// Returns all values, or the first error. Every value is tried first, so that all missing ones are fetched at once.
+/// Returns all values, or the first error. The caller has computed every value, so that all missing values are fetched
+/// at once.
 pub(crate) fn all<T>(tried: Vec<Result<T, RenderError>>) -> Result<Vec<T>, RenderError> {
     tried.into_iter().collect()
 }

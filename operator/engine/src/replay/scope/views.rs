@@ -18,15 +18,15 @@ use crate::{
 
 /// Returns the response of a record as later steps see it, and the original if a person replaced it.
 ///
-/// A person can replace it at a gate that reviews the step or its output, and an agent can answer again after an
-/// invalid answer. The newest response counts, and a discarded one does not.
+/// A person can replace the response at a gate that reviews the step or its output, and an agent can answer again after
+/// an invalid answer. The newest response counts. A discarded response does not count.
 pub(crate) fn response<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
-    one: &VisibleRecord<'a>,
+    visible: &VisibleRecord<'a>,
     seq: Seq,
 ) -> Result<(Value, Option<Value>), RenderError> {
-    editors::note_response(run, step_scope, one, seq)?;
+    editors::note_response(run, step_scope, visible, seq)?;
     if run.origins.are_only_noted() {
         return Ok((Value::Null, None));
     }
@@ -34,37 +34,37 @@ pub(crate) fn response<'a>(
         if record.calls_tools() {
             return Ok(Value::Null);
         }
-        let has_schema = one.step.output.as_ref().is_some_and(|output| output.schema.is_some());
+        let has_schema = visible.step.output.as_ref().is_some_and(|output| output.schema.is_some());
         let text = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
-        let found = text.as_deref().filter(|_| has_schema).and_then(extract::extract);
-        Ok(found.or(text.map(Value::String)).unwrap_or(Value::Null))
+        let json = text.as_deref().filter(|_| has_schema).and_then(extract::extract);
+        Ok(json.or(text.map(Value::String)).unwrap_or(Value::Null))
     };
-    let children = ChildRecords::of(run, &one.record, seq);
-    let (mut current, mut original) = (read(children.settled(&one.record))?, None);
-    if children.replaced_by(one.step).is_some() {
-        original = Some(read(children.answered(&one.record))?);
+    let children = ChildRecords::of(run, &visible.record, seq);
+    let (mut current, mut original) = (read(children.accepted(&visible.record))?, None);
+    if children.replaced_by(visible.step).is_some() {
+        original = Some(read(children.answered(&visible.record))?);
     }
-    if let Some(gate) = step_scope.reviewers(run, one, seq).pop() {
+    if let Some(gate) = step_scope.reviewers(run, visible, seq).pop() {
         original = original.or(Some(current));
         current = replacement(run, &gate)?;
     }
     Ok((current, original))
 }
 
-/// Returns the response of a record as people read it: JSON as one line, or the original text if a number in it cannot
-/// be read.
+/// Returns the response of a record as people read it: JSON as one line, or the original text if the JSON has a number
+/// that no double holds exactly.
 pub(crate) fn response_text<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
-    one: &VisibleRecord<'a>,
+    visible: &VisibleRecord<'a>,
     seq: Seq,
 ) -> Result<String, RenderError> {
-    let (response, _) = response(run, step_scope, one, seq)?;
+    let (response, _) = response(run, step_scope, visible, seq)?;
     if let Value::String(text) = response {
         return Ok(text);
     }
-    let children = ChildRecords::of(run, &one.record, seq);
-    let settled = children.settled(&one.record);
+    let children = ChildRecords::of(run, &visible.record, seq);
+    let settled = children.accepted(&visible.record);
     match first_inexact(&response) {
         Some(_) => Ok(run.text_of(settled.response.as_ref(), settled.response_ref.as_ref())?.unwrap_or_default()),
         None => Ok(response.to_string()),
@@ -83,8 +83,8 @@ impl ChildRecords {
         Self(children)
     }
 
-    /// Returns the record of the accepted answer: `.answer`, or the attempt itself if there is none.
-    fn settled<'r>(&'r self, record: &'r StepRecord) -> &'r StepRecord {
+    /// Returns the record of the accepted answer: `.answer`, or the record of the attempt if there is no `.answer`.
+    fn accepted<'r>(&'r self, record: &'r StepRecord) -> &'r StepRecord {
         self.0.iter().rfind(|r| RecordPath::new(&r.path).last().is_answer()).unwrap_or(record)
     }
 
@@ -111,30 +111,30 @@ impl ChildRecords {
     }
 }
 
-/// Whether a step has an accepted answer.
-pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: Seq) -> bool {
+/// Whether the step of a record has an accepted answer, as of `seq`.
+pub(crate) fn has_answer(run: &Run<'_>, record: &StepRecord, seq: Seq) -> bool {
     let children = ChildRecords::of(run, record, seq);
-    let settled = children.settled(record);
+    let settled = children.accepted(record);
     (settled.response.is_some() || settled.response_ref.is_some()) && !settled.calls_tools()
 }
 
 impl<'a> StepScope<'a> {
-    /// Returns the gates of the list that replaced the response of this record, in the order of their ends.
-    pub(super) fn reviewers(&self, run: &Run<'a>, one: &VisibleRecord<'a>, seq: Seq) -> Vec<StepRecord> {
+    /// Returns the gates of the list that replaced the response of a record, in the order of their ends.
+    pub(super) fn reviewers(&self, run: &Run<'a>, visible: &VisibleRecord<'a>, seq: Seq) -> Vec<StepRecord> {
         let reviews = |step: &&&'a PlannedStep| {
             let reviewed = step.gate().and_then(PlannedGate::reviews).and_then(|at| self.step(at));
-            reviewed.is_some_and(|reviewed| reviewed.path == one.step.path)
+            reviewed.is_some_and(|reviewed| reviewed.path == visible.step.path)
         };
         let modified = self.list.iter().filter(reviews).flat_map(|gate| {
             let place = format!("{}{}", self.prefix, gate.name);
             run.call_history().modified_at(&place)
         });
         // A decision after the next visit of the step is about that visit.
-        let until = next_visit_of(run, &one.record.path).map_or(seq, |next| next.min(seq));
-        let is_later = |r: &&StepRecord| r.done.is_some_and(|done| done < until) && r.done > one.record.done;
-        let mut found: Vec<_> = modified.filter(is_later).cloned().collect();
-        found.sort_by_key(|record| record.done);
-        found
+        let until = next_visit_of(run, &visible.record.path).map_or(seq, |next| next.min(seq));
+        let is_later = |r: &&StepRecord| r.done.is_some_and(|done| done < until) && r.done > visible.record.done;
+        let mut gates: Vec<_> = modified.filter(is_later).cloned().collect();
+        gates.sort_by_key(|record| record.done);
+        gates
     }
 }
 
@@ -159,23 +159,23 @@ pub(crate) fn decision(run: &Run<'_>, record: &StepRecord) -> Result<Outcome, Re
 pub(crate) fn view<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
-    one: &VisibleRecord<'a>,
+    visible: &VisibleRecord<'a>,
     seq: Seq,
     is_read: &dyn Fn(&str) -> bool,
 ) -> Result<Value, RenderError> {
-    let record = &one.record;
+    let record = &visible.record;
     let is_response_read = is_read("response") || is_read("original");
-    let (response, original) = run.origins.note_if(is_response_read, || response(run, step_scope, one, seq))?;
-    let of_gate = if record.kind == StepKind::Hitl { hitl(run, step_scope, one, is_read)? } else { no_decision() };
+    let (response, original) = run.origins.note_if(is_response_read, || response(run, step_scope, visible, seq))?;
+    let of_gate = if record.kind == StepKind::Hitl { hitl(run, step_scope, visible, is_read)? } else { no_decision() };
     if run.origins.are_only_noted() {
         return Ok(Value::Null);
     }
     let children = ChildRecords::of(run, record, seq);
-    let settled = children.settled(record);
+    let settled = children.accepted(record);
     let number = |fact: &str| record.facts.get(fact).and_then(|number| number.parse::<i64>().ok());
     let left_out = settled.phase != StepPhase::Succeeded && children.is_skipped();
     let mut view = json!({
-        "name": one.step.name,
+        "name": visible.step.name,
         "type": record.kind.name(),
         "status": if left_out { "skipped" } else { status(settled.phase) },
         "response": response,
@@ -200,7 +200,7 @@ pub(super) fn hitl<'a>(
     gate: &VisibleRecord<'a>,
     is_read: &dyn Fn(&str) -> bool,
 ) -> Result<Value, RenderError> {
-    // These fields hold texts of people only for these verdicts.
+    // The parameters are texts of people after a Modify, the response and the answers after a Respond.
     for (verdict, fields) in [(Verdict::Modify, &["parameters"][..]), (Verdict::Respond, &["response", "answers"])] {
         if fields.iter().any(|field| is_read(field)) {
             editors::note_gate(run, step_scope, &gate.record, verdict)?;
