@@ -21,22 +21,22 @@ fn edits(run: &TestRun, path: &str) -> Vec<Edit> {
 }
 
 /// Renders each edit as `people at gate (path), verdict`.
-fn said(edits: &[Edit]) -> Vec<String> {
-    let one = |edit: &Edit| format!("{} at {} ({}), {}", edit.by.join("+"), edit.gate, edit.path, edit.verdict);
-    edits.iter().map(one).collect()
+fn describe(edits: &[Edit]) -> Vec<String> {
+    let describe_one = |edit: &Edit| format!("{} at {} ({}), {}", edit.by.join("+"), edit.gate, edit.path, edit.verdict);
+    edits.iter().map(describe_one).collect()
 }
 
 /// Checks that the original of the newest edit at a gate is what the request of that edit reviewed.
-fn original_is_shown(run: &TestRun, path: &str, before: &str) {
+fn assert_original(run: &TestRun, path: &str, before: &str) {
     assert_eq!(edits(run, path)[0].original, Digest::of_bytes(before.as_bytes()));
 }
 
-fn any() -> Value {
+fn editing_verdicts() -> Value {
     json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Abort"])
 }
 
-fn three_gates() -> TestRun {
-    let reviews = |name: &str| hitl(name, json!({"reviews": "draft", "allowedVerdicts": any()}));
+fn run_with_three_gates() -> TestRun {
+    let reviews = |name: &str| hitl(name, json!({"reviews": "draft", "allowedVerdicts": editing_verdicts()}));
     let mut run =
         TestRun::new(json!([agent("draft", "writer", "write"), reviews("sql"), reviews("style"), reviews("prod")]));
     run.reply("draft", 1, SQL);
@@ -44,24 +44,24 @@ fn three_gates() -> TestRun {
 }
 
 #[test]
-fn two_editors_at_two_gates_are_both_shown_at_the_third_the_newest_first() {
-    let mut run = three_gates();
+fn the_third_gate_shows_both_earlier_editors_the_newest_first() {
+    let mut run = run_with_three_gates();
     assert_eq!(edits(&run, "sql"), []);
     edit(&mut run, "sql", &["bob"], json!({"response": "SELECT 1; DROP TABLE audit;"}));
-    assert_eq!(said(&edits(&run, "style")), ["bob at sql (sql), Modify"]);
-    original_is_shown(&run, "style", SQL);
+    assert_eq!(describe(&edits(&run, "style")), ["bob at sql (sql), Modify"]);
+    assert_original(&run, "style", SQL);
     edit(&mut run, "style", &["carol", "dave"], json!({"response": {"sql": "x"}}));
-    assert_eq!(said(&edits(&run, "prod")), ["carol+dave at style (style), Modify", "bob at sql (sql), Modify"]);
-    original_is_shown(&run, "prod", "SELECT 1; DROP TABLE audit;");
+    assert_eq!(describe(&edits(&run, "prod")), ["carol+dave at style (style), Modify", "bob at sql (sql), Modify"]);
+    assert_original(&run, "prod", "SELECT 1; DROP TABLE audit;");
     assert_eq!(edits(&run, "prod")[1].original, Digest::of_bytes(SQL.as_bytes()));
 }
 
 #[test]
-fn a_value_that_nobody_changed_or_that_was_made_again_has_no_editors() {
-    let mut run = three_gates();
+fn an_unchanged_or_regenerated_value_has_no_editors() {
+    let mut run = run_with_three_gates();
     run.approve("sql");
     assert_eq!(edits(&run, "style"), []);
-    let mut run = three_gates();
+    let mut run = run_with_three_gates();
     edit(&mut run, "sql", &["bob"], json!({"response": "x"}));
     run.defer("style", "again");
     run.reply("draft#2", 1, "y");
@@ -75,19 +75,19 @@ fn an_edit_of_an_answer_is_named_at_the_next_gate() {
     let mut run = TestRun::of(spec);
     run.reply("draft", 1, SQL);
     edit(&mut run, "draft/.output", &["bob"], json!({"response": "DROP"}));
-    assert_eq!(said(&edits(&run, "prod")), ["bob at check (draft/.output), Modify"]);
-    original_is_shown(&run, "prod", SQL);
+    assert_eq!(describe(&edits(&run, "prod")), ["bob at check (draft/.output), Modify"]);
+    assert_original(&run, "prod", SQL);
 }
 
 #[test]
-fn the_last_gate_before_the_release_names_the_editors_of_the_values_in_it() {
+fn the_gate_about_the_release_names_the_editors_of_its_values() {
     let mut spec = chain_of(json!([agent("draft", "writer", "write"), hitl("sql", json!({}))]));
     spec["gates"] = json!([{"name": "out", "type": "finalResponse", "hitl": gate(json!({}))}]);
     spec["outputs"] = json!({"from": "{{ steps.draft.response }}!"});
     let mut run = TestRun::of(spec.clone());
     run.reply("draft", 1, SQL);
     edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
-    assert_eq!(said(&edits(&run, ".final")), ["bob at sql (sql), Modify"]);
+    assert_eq!(describe(&edits(&run, ".final")), ["bob at sql (sql), Modify"]);
     // The result of a list that ends with a gate is the response of the gate.
     spec.as_object_mut().unwrap().remove("outputs");
     let mut run = TestRun::of(spec.clone());
@@ -102,18 +102,18 @@ fn the_last_gate_before_the_release_names_the_editors_of_the_values_in_it() {
     let mut run = TestRun::of(spec);
     run.reply("draft", 1, SQL);
     edit(&mut run, "draft/.output", &["bob"], json!({"response": "DROP"}));
-    assert_eq!(said(&edits(&run, ".final")), ["bob at check (draft/.output), Modify"]);
+    assert_eq!(describe(&edits(&run, ".final")), ["bob at check (draft/.output), Modify"]);
 }
 
 #[test]
-fn a_draft_that_a_person_changed_names_them_until_it_is_revised() {
+fn an_edited_draft_names_its_editor_until_it_is_revised() {
     let mut run = TestRun::of(of_pattern(json!({
         "pattern": {"evaluatorOptimizer": {
             "producer": "a", "input": "write", "evaluator": {"agent": "judge", "input": "judge {{ draft }}"},
             "accept": {"minScore": 80, "maxIterations": 9}, "reviewGate": "review",
         }},
         "gates": [
-            {"name": "review", "hitl": gate(json!({"allowedVerdicts": any()}))},
+            {"name": "review", "hitl": gate(json!({"allowedVerdicts": editing_verdicts()}))},
             {"name": "out", "type": "finalResponse", "hitl": gate(json!({}))},
         ],
     })));
@@ -125,8 +125,8 @@ fn a_draft_that_a_person_changed_names_them_until_it_is_revised() {
     assert_eq!(edits(&run, ".review"), []);
     edit(&mut run, ".review", &["bob"], json!({"draft": "d2"}));
     judge(&mut run, ".evaluator#2", 2);
-    assert_eq!(said(&edits(&run, ".review#2")), ["bob at review (.review), Modify"]);
-    original_is_shown(&run, ".review#2", "d1");
+    assert_eq!(describe(&edits(&run, ".review#2")), ["bob at review (.review), Modify"]);
+    assert_original(&run, ".review#2", "d1");
     edit(&mut run, ".review#2", &["carol"], json!({"draft": "d3"}));
     judge(&mut run, ".evaluator#3", 3);
     run.defer(".review#3", "shorter");
@@ -135,11 +135,11 @@ fn a_draft_that_a_person_changed_names_them_until_it_is_revised() {
     assert_eq!(edits(&run, ".review#4"), [], "the draft is the agent's again");
     edit(&mut run, ".review#4", &["erin"], json!({"draft": "d5"}));
     judge(&mut run, ".evaluator#5", 99);
-    assert_eq!(said(&edits(&run, ".final")), ["erin at review (.review#4), Modify"]);
+    assert_eq!(describe(&edits(&run, ".final")), ["erin at review (.review#4), Modify"]);
 }
 
 #[test]
-fn results_of_workers_that_a_person_changed_name_them_at_the_release() {
+fn edited_results_of_workers_name_their_editors_at_the_release() {
     let mut run = TestRun::of(of_pattern(json!({
         "pattern": {"orchestratorWorkers": {
             "orchestrator": {"agent": "boss", "input": "divide"}, "worker": {"agent": "a", "input": "do {{ task }}"},
@@ -156,16 +156,16 @@ fn results_of_workers_that_a_person_changed_name_them_at_the_release() {
     run.reply(".worker-1", 1, "poured");
     edit(&mut run, ".worker-0/.output", &["bob"], json!({"response": "burnt"}));
     run.approve(".worker-1/.output");
-    assert_eq!(said(&edits(&run, ".reduce-review")), ["bob at check (.worker-0/.output), Modify"]);
-    let shown = run.asked(".reduce-review").request.reviews.clone().unwrap().response;
+    assert_eq!(describe(&edits(&run, ".reduce-review")), ["bob at check (.worker-0/.output), Modify"]);
+    let reviewed_text = run.asked(".reduce-review").request.reviews.clone().unwrap().response;
     edit(&mut run, ".reduce-review", &["carol"], json!({"workers": {"1": "spilt"}}));
-    let all = ["carol at parts (.reduce-review), Modify", "bob at check (.worker-0/.output), Modify"];
-    assert_eq!(said(&edits(&run, ".final")), all);
-    original_is_shown(&run, ".final", &shown);
+    let expected = ["carol at parts (.reduce-review), Modify", "bob at check (.worker-0/.output), Modify"];
+    assert_eq!(describe(&edits(&run, ".final")), expected);
+    assert_original(&run, ".final", &reviewed_text);
 }
 
 #[test]
-fn a_joined_result_names_the_editors_of_every_branch_and_of_the_result() {
+fn a_joined_result_names_the_editors_of_branches_and_of_the_result() {
     let mut run = TestRun::of(of_pattern(json!({
         "pattern": {"parallel": {"reduce": "whole"}},
         "steps": [
@@ -181,22 +181,22 @@ fn a_joined_result_names_the_editors_of_every_branch_and_of_the_result() {
     run.reply("left/l", 1, "L");
     run.reply("right/r", 1, "R");
     edit(&mut run, "left/l/.output", &["bob"], json!({"response": "LL"}));
-    assert_eq!(said(&edits(&run, "whole")), ["bob at check (left/l/.output), Modify"]);
+    assert_eq!(describe(&edits(&run, "whole")), ["bob at check (left/l/.output), Modify"]);
     let decided_by = vec!["carol".to_owned()];
     run.decide("whole", Outcome { response: Some("mine".into()), decided_by, ..decided(Verdict::Respond) });
-    let all = ["carol at whole (whole), Respond", "bob at check (left/l/.output), Modify"];
-    assert_eq!(said(&edits(&run, ".final")), all);
+    let expected = ["carol at whole (whole), Respond", "bob at check (left/l/.output), Modify"];
+    assert_eq!(describe(&edits(&run, ".final")), expected);
 }
 
 #[test]
-fn a_call_that_is_made_of_changed_values_names_their_editors() {
+fn a_call_made_of_edited_values_names_their_editors() {
     let pay = json!({"name": "pay", "http": {"method": "POST", "url": "https://a.org", "body": "{{ steps.draft.response }}"}});
     let mut spec = chain_of(json!([agent("draft", "writer", "write"), hitl("sql", json!({})), set("other", "x"), pay]));
     spec["gates"] = json!([{"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))}]);
     let mut run = TestRun::of(spec.clone());
     run.reply("draft", 1, SQL);
     edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
-    assert_eq!(said(&edits(&run, "pay/.start")), ["bob at sql (sql), Modify"]);
+    assert_eq!(describe(&edits(&run, "pay/.start")), ["bob at sql (sql), Modify"]);
     spec["steps"][3]["http"]["body"] = json!("{{ steps.other.response }}");
     let mut run = TestRun::of(spec);
     run.reply("draft", 1, SQL);
@@ -205,7 +205,7 @@ fn a_call_that_is_made_of_changed_values_names_their_editors() {
 }
 
 #[test]
-fn a_route_and_subtasks_that_a_person_changed_name_them_before_what_is_made_of_them() {
+fn an_edited_route_names_its_editor_at_a_gate_about_its_use() {
     let send = |value: &str| json!({"name": "send", "http": {"method": "POST", "url": "https://a.org", "body": value}});
     let mut run = TestRun::of(of_pattern(json!({
         "pattern": {"routing": {"router": {"agent": "router", "input": "where?", "review": "way"}}},
@@ -220,12 +220,12 @@ fn a_route_and_subtasks_that_a_person_changed_name_them_before_what_is_made_of_t
     })));
     run.reply(".router", 1, r#"{"route": "support"}"#);
     edit(&mut run, ".review", &["bob"], json!({"route": "billing"}));
-    assert_eq!(said(&edits(&run, "billing/send/.start")), ["bob at way (.review), Modify"]);
-    original_is_shown(&run, "billing/send/.start", "support");
+    assert_eq!(describe(&edits(&run, "billing/send/.start")), ["bob at way (.review), Modify"]);
+    assert_original(&run, "billing/send/.start", "support");
 }
 
 #[test]
-fn a_text_that_is_made_of_an_edited_one_names_its_editors_however_it_reads_it() {
+fn a_text_made_of_an_edited_text_names_its_editors() {
     for value in [
         "{{ steps.draft.response }}",
         "{{ hitl.parameters.response }}",
@@ -239,7 +239,7 @@ fn a_text_that_is_made_of_an_edited_one_names_its_editors_however_it_reads_it() 
         let mut run = TestRun::of(chain_of(steps));
         run.reply("draft", 1, SQL);
         edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
-        assert_eq!(said(&edits(&run, "prod")), ["bob at sql (sql), Modify"], "{value}");
+        assert_eq!(describe(&edits(&run, "prod")), ["bob at sql (sql), Modify"], "{value}");
     }
     let plain = json!([agent("draft", "writer", "write"), hitl("sql", json!({})),
         {"name": "copy", "set": {"value": "{{ inputs.customer }}"}}, hitl("prod", json!({}))]);
@@ -250,9 +250,9 @@ fn a_text_that_is_made_of_an_edited_one_names_its_editors_however_it_reads_it() 
 }
 
 #[test]
-fn the_text_of_an_answer_is_that_of_the_person_who_gave_it() {
+fn a_response_to_a_gate_names_the_person_who_gave_it() {
     let steps = json!([hitl("ask", json!({})), set("copy", "{{ hitl_response }}"), hitl("prod", json!({}))]);
     let mut run = TestRun::of(chain_of(steps));
     run.respond("ask", "DROP TABLE audit;");
-    assert_eq!(said(&edits(&run, "prod")), ["alice at ask (ask), Respond"]);
+    assert_eq!(describe(&edits(&run, "prod")), ["alice at ask (ask), Respond"]);
 }

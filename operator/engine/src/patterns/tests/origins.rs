@@ -24,7 +24,7 @@ fn final_gate() -> Value {
 }
 
 #[test]
-fn the_release_of_a_dag_names_the_editors_of_what_its_last_text_reads() {
+fn the_release_of_a_dag_names_the_editors_of_the_values_it_reads() {
     let mut draft = agent("draft", "a", "write");
     draft["dependsOn"] = json!([]);
     let mut sql = hitl("sql", json!({"reviews": "draft"}));
@@ -41,8 +41,8 @@ fn the_release_of_a_dag_names_the_editors_of_what_its_last_text_reads() {
 }
 
 #[test]
-fn a_reduce_that_reads_a_step_of_a_branch_names_its_editors_and_no_others() {
-    for (value, shown, named) in [
+fn a_reduce_names_only_the_editors_of_the_steps_that_it_reads() {
+    for (value, expected_text, expected_editors) in [
         ("{{ branches.left.steps.l.response }}", "DROP TABLE audit;", &["bob"][..]),
         ("{{ branches.left.steps.sql.parameters.response }}", "DROP TABLE audit;", &["bob"]),
         ("{{ branches['left'].steps.l.original }}", "SELECT 1;", &["bob"]),
@@ -64,8 +64,8 @@ fn a_reduce_that_reads_a_step_of_a_branch_names_its_editors_and_no_others() {
         run.reply("left/l", 1, "SELECT 1;");
         run.reply("right/r", 1, "R");
         edit(&mut run, "left/sql", "bob", json!({"response": "DROP TABLE audit;"}));
-        assert_eq!(run.asked(".final").request.reviews.as_ref().unwrap().response, shown, "{value}");
-        assert_eq!(editors(&run, ".final"), named, "{value}");
+        assert_eq!(run.asked(".final").request.reviews.as_ref().unwrap().response, expected_text, "{value}");
+        assert_eq!(editors(&run, ".final"), expected_editors, "{value}");
     }
 }
 
@@ -90,8 +90,8 @@ fn a_text_that_reads_an_earlier_visit_names_its_editors() {
     edit(&mut run, "sql", "bob", json!({"response": "DROP TABLE audit;"}));
     run.reply("draft#2", 1, "SELECT 2;");
     run.approve("sql#2");
-    let shown = run.asked("prod").request.reviews.clone().unwrap().response;
-    assert_eq!(shown, "DROP TABLE audit;", "the premise");
+    let reviewed_text = run.asked("prod").request.reviews.clone().unwrap().response;
+    assert_eq!(reviewed_text, "DROP TABLE audit;", "the premise");
     assert_eq!(editors(&run, "prod"), ["bob"]);
 }
 
@@ -134,7 +134,7 @@ fn a_text_that_reads_the_part_of_a_worker_names_its_editors() {
 }
 
 #[test]
-fn a_gate_about_the_answer_of_a_text_names_the_editors_of_what_it_reads() {
+fn an_output_gate_of_a_text_names_the_editors_of_its_values() {
     let mut spec = chain_of(json!([
         agent("draft", "writer", "write"),
         hitl("sql", json!({})),
@@ -152,19 +152,19 @@ fn post(body: &str) -> Value {
     json!({"name": "apply", "http": {"method": "POST", "url": "https://db.example", "body": body}})
 }
 
-fn errors_of_apply() -> Value {
+fn error_gates() -> Value {
     json!([{"name": "errors", "type": "errorEscalation", "steps": ["apply"], "afterAttempts": 1,
         "hitl": gate(json!({"allowedVerdicts": ["Retry", "Modify", "Skip", "Reject"]}))}])
 }
 
 #[test]
-fn a_gate_about_a_failure_names_the_editors_of_what_was_sent() {
+fn a_gate_about_a_failure_names_the_editors_of_the_sent_values() {
     let mut spec = chain_of(json!([
         agent("draft", "writer", "write"),
         hitl("sql", json!({})),
         post("{{ steps.draft.response }}")
     ]));
-    spec["gates"] = errors_of_apply();
+    spec["gates"] = error_gates();
     let mut run = TestRun::of(spec);
     run.reply("draft", 1, "SELECT 1;");
     edit(&mut run, "sql", "bob", json!({"response": "DROP TABLE audit;"}));
@@ -175,9 +175,9 @@ fn a_gate_about_a_failure_names_the_editors_of_what_was_sent() {
 }
 
 #[test]
-fn a_gate_about_a_failure_names_who_changed_the_request_at_its_last_visit() {
+fn a_gate_about_a_failure_names_the_editors_at_its_last_visit() {
     let mut spec = chain_of(json!([post("SELECT 1;")]));
-    spec["gates"] = errors_of_apply();
+    spec["gates"] = error_gates();
     let mut run = TestRun::of(spec);
     run.fail("apply", 1, false, false);
     edit(&mut run, "apply/.error", "bob", json!({"body": "DROP TABLE audit;"}));
@@ -188,7 +188,7 @@ fn a_gate_about_a_failure_names_who_changed_the_request_at_its_last_visit() {
 }
 
 #[test]
-fn parameters_that_are_read_by_position_name_their_editors() {
+fn parameters_read_by_name_or_position_name_their_editors() {
     for value in ["{{ steps.sql.parameters.response }}", "{{ steps[1].parameters.response }}"] {
         let steps = json!([
             agent("draft", "writer", "write"),
@@ -204,8 +204,8 @@ fn parameters_that_are_read_by_position_name_their_editors() {
     }
 }
 
-/// Returns a chain in which bob edits the draft at the gate `sql`, with these further steps.
-fn edited_draft(more: Value) -> TestRun {
+/// Returns a run of a chain in which bob has edited the draft at the gate `sql`. `more` are the later steps.
+fn run_with_edited_draft(more: Value) -> TestRun {
     let mut steps = json!([agent("draft", "writer", "write"), hitl("sql", json!({}))]);
     steps.as_array_mut().unwrap().extend(more.as_array().unwrap().clone());
     let mut run = TestRun::of(chain_of(steps));
@@ -215,21 +215,21 @@ fn edited_draft(more: Value) -> TestRun {
 }
 
 #[test]
-fn positions_name_the_editors_of_the_step_that_they_are() {
-    for (value, named) in [
+fn a_step_read_by_position_names_its_editors() {
+    for (value, expected_editors) in [
         ("{{ steps[0].response }}", &["bob"][..]),
         ("{{ steps[-3].response }}", &["bob"]),
         ("{{ steps[-1].response }}", &[]),
         ("{{ steps[1].response }}", &[]),
         ("{% for step in steps %}{{ step.response }} {% endfor %}", &["bob"]),
     ] {
-        let run = edited_draft(json!([set("own", "x"), set("copy", value), hitl("prod", json!({}))]));
-        assert_eq!(editors(&run, "prod"), named, "{value}");
+        let run = run_with_edited_draft(json!([set("own", "x"), set("copy", value), hitl("prod", json!({}))]));
+        assert_eq!(editors(&run, "prod"), expected_editors, "{value}");
     }
 }
 
 #[test]
-fn a_text_that_is_made_of_texts_names_the_editors_of_all_of_them() {
+fn a_text_made_of_other_texts_names_the_editors_of_all_of_them() {
     let steps = json!([
         set("first", "{{ steps.draft.response }}"),
         hitl("style", json!({"reviews": "first"})),
@@ -237,14 +237,14 @@ fn a_text_that_is_made_of_texts_names_the_editors_of_all_of_them() {
         json!({"name": "third", "vars": {"v": "{{ steps.second.response }}"}, "set": {"value": "{{ v }}"}}),
         hitl("prod", json!({})),
     ]);
-    let mut run = edited_draft(steps);
+    let mut run = run_with_edited_draft(steps);
     assert_eq!(editors(&run, "style"), ["bob"]);
     edit(&mut run, "style", "carol", json!({"response": "DROP TABLE users;"}));
     assert_eq!(editors(&run, "prod"), ["carol", "bob"], "the newest first");
 }
 
 #[test]
-fn a_text_that_reads_itself_in_a_graph_names_the_editors_of_all_its_visits() {
+fn a_text_that_reads_its_own_visits_names_their_editors() {
     let mut run = TestRun::of(of_pattern(json!({
         "pattern": {"graph": {"entry": "draft", "edges": [
             {"from": "draft", "to": "log"},
@@ -268,32 +268,32 @@ fn a_text_that_reads_itself_in_a_graph_names_the_editors_of_all_its_visits() {
 }
 
 #[test]
-fn a_gate_names_the_editors_of_what_only_its_prompt_or_context_shows() {
-    for (gate, named) in [
+fn a_gate_names_the_editors_of_values_in_its_prompt_or_context() {
+    for (gate, expected_editors) in [
         (json!({"prompt": "Run {{ steps.draft.response }}?"}), &["bob"][..]),
         (json!({"contextDisplay": "{{ steps.sql.parameters.response }}"}), &["bob"]),
         (json!({"contextDisplay": "{{ steps.draft.status }}"}), &[]),
     ] {
-        let run = edited_draft(json!([set("own", "x"), hitl("prod", gate.clone())]));
-        assert_eq!(editors(&run, "prod"), named, "{gate}");
+        let run = run_with_edited_draft(json!([set("own", "x"), hitl("prod", gate.clone())]));
+        assert_eq!(editors(&run, "prod"), expected_editors, "{gate}");
     }
 }
 
 #[test]
-fn a_condition_that_reads_an_edited_value_makes_nobody_an_editor() {
-    let mut own = set("own", "x");
-    own["onlyIf"] = json!("steps.draft.response != ''");
-    let mut prod = hitl("prod", json!({}));
-    prod["onlyIf"] = json!("hitl.parameters.response != ''");
-    let run = edited_draft(json!([own, prod]));
+fn a_condition_that_reads_an_edited_value_names_no_editors() {
+    let mut text_step = set("own", "x");
+    text_step["onlyIf"] = json!("steps.draft.response != ''");
+    let mut gate_step = hitl("prod", json!({}));
+    gate_step["onlyIf"] = json!("hitl.parameters.response != ''");
+    let run = run_with_edited_draft(json!([text_step, gate_step]));
     assert_eq!(run.asked("prod").request.reviews.as_ref().unwrap().response, "x");
     assert_eq!(editors(&run, "prod"), [""; 0]);
 }
 
 #[test]
-fn a_request_that_failed_as_its_author_wrote_it_has_no_editors() {
+fn a_failed_request_without_edited_values_has_no_editors() {
     let mut spec = chain_of(json!([agent("draft", "writer", "write"), hitl("sql", json!({})), post("SELECT 1;")]));
-    spec["gates"] = errors_of_apply();
+    spec["gates"] = error_gates();
     let mut run = TestRun::of(spec);
     run.reply("draft", 1, "SELECT 1;");
     edit(&mut run, "sql", "bob", json!({"response": "DROP TABLE audit;"}));
@@ -302,7 +302,7 @@ fn a_request_that_failed_as_its_author_wrote_it_has_no_editors() {
 }
 
 #[test]
-fn a_text_that_a_person_gave_after_its_failure_names_them() {
+fn a_text_that_a_person_wrote_after_a_failure_names_the_person() {
     let mut spec = chain_of(json!([
         agent("draft", "writer", "write"),
         set("copy", "{{ steps.draft.response.no.such }}"),
@@ -319,7 +319,7 @@ fn a_text_that_a_person_gave_after_its_failure_names_them() {
 }
 
 #[test]
-fn an_answer_of_an_agent_that_was_given_an_edited_value_has_no_editors() {
+fn an_answer_of_an_agent_with_an_edited_input_has_no_editors() {
     let mut spec = chain_of(json!([
         agent("draft", "writer", "write"),
         hitl("sql", json!({})),
@@ -334,8 +334,8 @@ fn an_answer_of_an_agent_that_was_given_an_edited_value_has_no_editors() {
 }
 
 #[test]
-fn an_evaluation_that_a_person_wrote_names_them_and_so_does_each_iteration() {
-    for (value, named) in [
+fn an_edited_evaluation_names_its_editor_in_each_iteration() {
+    for (value, expected_editors) in [
         ("{{ evaluation.score }}", &["bob"][..]),
         ("{{ iterations[0].evaluation.score }}", &["bob"]),
         ("{{ iterations[-1].evaluation.score }}", &["bob"]),
@@ -355,13 +355,13 @@ fn an_evaluation_that_a_person_wrote_names_them_and_so_does_each_iteration() {
         run.reply(".producer", 1, "d1");
         run.reply(".evaluator", 1, r#"{"score": 1}"#);
         edit(&mut run, ".evaluator/.output", "bob", json!({"response": r#"{"score": 99}"#}));
-        assert_eq!(editors(&run, ".final"), named, "{value}");
+        assert_eq!(editors(&run, ".final"), expected_editors, "{value}");
     }
 }
 
 #[test]
-fn subtasks_and_results_of_workers_name_the_editors_of_their_own() {
-    for (value, named) in [
+fn subtasks_and_results_of_workers_name_only_their_own_editors() {
+    for (value, expected_editors) in [
         ("{{ workers[0].response }}", &["carol"][..]),
         ("{{ workers[1].response }}", &[]),
         ("{{ workers[1].task }}", &["bob"]),
@@ -386,7 +386,7 @@ fn subtasks_and_results_of_workers_name_the_editors_of_their_own() {
         edit(&mut run, ".worker-0/.output", "carol", json!({"response": "burnt"}));
         run.reply(".worker-1", 1, "poured");
         run.approve(".worker-1/.output");
-        assert_eq!(editors(&run, ".final"), named, "{value}");
+        assert_eq!(editors(&run, ".final"), expected_editors, "{value}");
     }
 }
 
@@ -407,8 +407,8 @@ fn a_result_that_was_written_again_has_no_editors() {
 }
 
 #[test]
-fn a_request_that_was_lost_is_asked_again_as_it_was() {
-    let mut run = edited_draft(json!([set("copy", "{{ steps[0].response }}"), hitl("prod", json!({}))]));
+fn a_lost_request_is_created_again_with_the_same_digest() {
+    let mut run = run_with_edited_draft(json!([set("copy", "{{ steps[0].response }}"), hitl("prod", json!({}))]));
     let digest = run.asked("prod").request.digest.clone();
     run.take(vec![Fact::ApprovalMissing { path: "prod".into() }]);
     assert_eq!(run.asked("prod").request.digest, digest);

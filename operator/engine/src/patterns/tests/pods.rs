@@ -13,14 +13,14 @@ fn pod(name: &str, more: Value) -> Value {
     json!({"name": name, "pod": pod})
 }
 
-fn with(mut step: Value, more: Value) -> Value {
+fn with_fields(mut step: Value, more: Value) -> Value {
     for (key, value) in more.as_object().unwrap() {
         step[key] = value.clone();
     }
     step
 }
 
-fn with_gate(type_: &str, verdicts: &[&str], steps: Value) -> TestRun {
+fn run_with_gate(type_: &str, verdicts: &[&str], steps: Value) -> TestRun {
     let mut spec = chain_of(steps);
     spec["gates"] = json!([{"name": "human", "type": type_, "steps": ["build"], "hitl": gate(json!({"allowedVerdicts": verdicts}))}]);
     TestRun::of(spec)
@@ -46,8 +46,8 @@ fn rendered_values_reach_a_container_as_environment_and_files_only() {
 }
 
 #[test]
-fn a_template_in_a_command_line_is_refused_in_every_disguise() {
-    for (bad, place) in [
+fn a_template_in_an_image_or_command_is_refused() {
+    for (fields, field_path) in [
         (json!({"image": "tool:{{ inputs.customer }}"}), "pod.image"),
         (json!({"command": ["sh", "-c", "echo {{ inputs.customer }}"]}), "pod.command[2]"),
         (json!({"args": ["{% if true %}x{% endif %}"]}), "pod.args[0]"),
@@ -61,13 +61,13 @@ fn a_template_in_a_command_line_is_refused_in_every_disguise() {
             "pod.podTemplate.spec.containers[0].livenessProbe.exec.command[2]",
         ),
     ] {
-        let found = errors(chain_of(json!([pod("build", bad.clone())])));
-        assert!(found.len() == 1 && found[0].contains(place), "{bad}: {found:?}");
+        let found_errors = errors(chain_of(json!([pod("build", fields.clone())])));
+        assert!(found_errors.len() == 1 && found_errors[0].contains(field_path), "{fields}: {found_errors:?}");
     }
 }
 
 #[test]
-fn a_container_that_is_given_more_than_a_pod_can_hold_fails_and_says_so() {
+fn a_container_whose_input_exceeds_the_size_of_a_pod_fails() {
     let env: Vec<_> = (0..30).map(|n| json!({"name": format!("V{n}"), "value": "x".repeat(14_000)})).collect();
     let run = TestRun::new(json!([pod("build", json!({"env": env}))]));
     let error = run.record("build").error.clone().unwrap();
@@ -75,27 +75,27 @@ fn a_container_that_is_given_more_than_a_pod_can_hold_fails_and_says_so() {
 }
 
 #[test]
-fn what_may_be_long_comes_last_in_what_people_are_shown() {
+fn long_fields_come_last_in_a_request_about_a_container() {
     let template = |note: &str| json!({"metadata": {"annotations": {"note": note}}, "spec": {"hostPID": true}});
-    for (args, note, short) in
+    for (args, note, short_value) in
         [("x".repeat(8000), String::new(), "hostPID"), ("--now".to_owned(), "x".repeat(8000), "--now")]
     {
-        let long = json!({"args": [args], "serviceAccountName": "deployer", "podTemplate": template(&note)});
-        let run = with_gate("stepStart", &["Approve", "Reject"], json!([pod("build", long)]));
-        let shown = &run.asked("build/.start").request.reviews.as_ref().unwrap().response;
-        for part in ["tool@sha256:1", "deployer", short] {
-            assert!(shown.contains(part), "{part} is pushed out of sight:\n{shown}");
+        let fields = json!({"args": [args], "serviceAccountName": "deployer", "podTemplate": template(&note)});
+        let run = run_with_gate("stepStart", &["Approve", "Reject"], json!([pod("build", fields)]));
+        let shown_text = &run.asked("build/.start").request.reviews.as_ref().unwrap().response;
+        for part in ["tool@sha256:1", "deployer", short_value] {
+            assert!(shown_text.contains(part), "{part} is pushed out of sight:\n{shown_text}");
         }
     }
 }
 
 #[test]
-fn what_a_container_said_and_wrote_is_there_for_what_follows() {
-    let shown = "{{ steps.build.response }} {{ steps.build.exitCode }} {{ steps.build.log }}";
+fn later_steps_read_the_message_exit_code_and_log_of_a_container() {
+    let template = "{{ steps.build.response }} {{ steps.build.exitCode }} {{ steps.build.log }}";
     let mut run = TestRun::new(json!([
         pod("build", json!({})),
         hitl("review", json!({"contextDisplay": "the build is done"})),
-        set("end", shown)
+        set("end", template)
     ]));
     run.exited("build", 1, 0, "42 files", "compiling\ndone\n");
     let request = &run.asked("review").request;
@@ -108,7 +108,7 @@ fn what_a_container_said_and_wrote_is_there_for_what_follows() {
 }
 
 #[test]
-fn a_long_log_keeps_its_end_in_the_journal_and_the_whole_by_reference() {
+fn the_journal_has_the_end_of_a_long_log_and_refers_to_the_whole() {
     let mut run = TestRun::new(json!([pod("build", json!({}))]));
     let log = format!("{}the end", "é\u{1b}[31m".repeat(2000));
     run.exited("build", 1, 0, "", &log);
@@ -119,11 +119,11 @@ fn a_long_log_keeps_its_end_in_the_journal_and_the_whole_by_reference() {
 }
 
 #[test]
-fn only_the_exit_codes_and_reasons_that_are_named_are_tried_again() {
-    let retry = |more: Value| {
-        with(pod("build", json!({})), json!({"retry": with(json!({"limit": 2, "backoff": {"base": "1s"}}), more)}))
+fn only_listed_exit_codes_and_reasons_are_retried() {
+    let step_with_retry = |more: Value| {
+        with_fields(pod("build", json!({})), json!({"retry": with_fields(json!({"limit": 2, "backoff": {"base": "1s"}}), more)}))
     };
-    let mut run = TestRun::new(json!([retry(json!({"onExitCodes": [75]}))]));
+    let mut run = TestRun::new(json!([step_with_retry(json!({"onExitCodes": [75]}))]));
     run.exited("build", 1, 75, "", "");
     run.later(2);
     assert_eq!(run.calls(), ["build@2"]);
@@ -134,7 +134,7 @@ fn only_the_exit_codes_and_reasons_that_are_named_are_tried_again() {
     );
     run.exited("build", 2, 1, "", "");
     assert!(run.failed().contains("exit code 1"));
-    let mut run = TestRun::new(json!([retry(json!({"onReasons": ["ExitCode"]}))]));
+    let mut run = TestRun::new(json!([step_with_retry(json!({"onReasons": ["ExitCode"]}))]));
     run.exited("build", 1, 1, "", "");
     run.later(2);
     assert_eq!(run.calls(), ["build@2"]);
@@ -145,8 +145,8 @@ fn only_the_exit_codes_and_reasons_that_are_named_are_tried_again() {
 mod before_it_begins {
     use super::*;
 
-    fn asked(verdicts: &[&str]) -> TestRun {
-        let run = with_gate(
+    fn run_at_start_gate(verdicts: &[&str]) -> TestRun {
+        let run = run_with_gate(
             "stepStart",
             verdicts,
             json!([
@@ -159,12 +159,12 @@ mod before_it_begins {
     }
 
     #[test]
-    fn people_see_image_command_and_environment_and_approve_exactly_that() {
-        let mut run = asked(&[]);
+    fn an_approval_covers_the_image_command_and_environment() {
+        let mut run = run_at_start_gate(&[]);
         let request = run.asked("build/.start").request.clone();
-        let shown = &request.reviews.as_ref().unwrap().response;
+        let shown_text = &request.reviews.as_ref().unwrap().response;
         for part in ["tool@sha256:1", "command", "ACME"] {
-            assert!(shown.contains(part), "{part} in {shown}");
+            assert!(shown_text.contains(part), "{part} in {shown_text}");
         }
         assert_eq!(request.allowed_verdicts, [Verdict::Approve, Verdict::Reject, Verdict::Abort]);
         run.approve("build/.start");
@@ -174,22 +174,22 @@ mod before_it_begins {
     }
 
     #[test]
-    fn what_is_long_can_be_read_to_its_end_whatever_the_gates_author_shows() {
+    fn a_long_input_can_be_read_whole_at_a_gate_with_its_own_context() {
         let args = vec![format!("{}the end", "x".repeat(5000))];
         let mut spec = chain_of(json!([pod("build", json!({"args": args}))]));
-        let shown = json!({"contextDisplay": "nothing to see here"});
-        spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["build"], "hitl": gate(shown)}]);
+        let hitl_fields = json!({"contextDisplay": "nothing to see here"});
+        spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["build"], "hitl": gate(hitl_fields)}]);
         let run = TestRun::of(spec);
         let request = &run.asked("build/.start").request;
         assert!(!request.reviews.as_ref().unwrap().response.contains("the end"));
         assert_eq!(request.context.as_deref(), Some("nothing to see here"));
-        let whole = &run.blobs[&request.reviews.as_ref().unwrap().ref_.as_ref().unwrap().digest];
-        assert!(whole.contains("the end"), "{whole}");
+        let whole_text = &run.blobs[&request.reviews.as_ref().unwrap().ref_.as_ref().unwrap().digest];
+        assert!(whole_text.contains("the end"), "{whole_text}");
     }
 
     #[test]
-    fn what_is_not_what_was_approved_does_not_run() {
-        let mut run = asked(&[]);
+    fn a_container_that_differs_from_the_approved_one_does_not_run() {
+        let mut run = run_at_start_gate(&[]);
         // A rendering that differs, like that of another version of the operator.
         let records = run.journal.records().iter().cloned().map(|mut record| {
             record.input_digest = Some(signoff_api::Digest::of_bytes(b"something else"));
@@ -202,19 +202,19 @@ mod before_it_begins {
     }
 
     #[test]
-    fn reject_ends_the_run_and_skip_leaves_the_step_out() {
-        let mut run = asked(&[]);
+    fn reject_ends_the_run_and_skip_skips_the_step() {
+        let mut run = run_at_start_gate(&[]);
         run.decide("build/.start", decided(Verdict::Reject));
         run.rejected();
-        let mut run = asked(&["Approve", "Skip"]);
+        let mut run = run_at_start_gate(&["Approve", "Skip"]);
         run.decide("build/.start", decided(Verdict::Skip));
         assert_eq!(run.succeeded(), "over");
         assert_eq!(run.record("build").phase, StepPhase::Skipped);
     }
 
     #[test]
-    fn modify_changes_what_runs_and_retry_asks_again_but_not_for_ever() {
-        let mut run = asked(&["Approve", "Modify", "Retry"]);
+    fn modify_changes_the_container_and_retry_asks_at_most_three_times() {
+        let mut run = run_at_start_gate(&["Approve", "Modify", "Retry"]);
         run.decide("build/.start", decided(Verdict::Retry));
         run.modify("build/.start#2", json!({"image": "tool@sha256:2", "memory": "1Gi"}));
         let spec = &run.container("build").spec;
@@ -222,7 +222,7 @@ mod before_it_begins {
             (spec.image.as_str(), spec.resources.as_ref().unwrap().limits["memory"].as_str()),
             ("tool@sha256:2", "1Gi")
         );
-        let mut run = asked(&["Approve", "Retry"]);
+        let mut run = run_at_start_gate(&["Approve", "Retry"]);
         for path in ["build/.start", "build/.start#2", "build/.start#3", "build/.start#4"] {
             run.decide(path, decided(Verdict::Retry));
         }
@@ -230,13 +230,13 @@ mod before_it_begins {
     }
 
     #[test]
-    fn what_people_put_in_the_authors_place_stays_there_however_often_it_is_tried() {
+    fn edits_of_people_apply_to_all_later_attempts() {
         let mut spec = chain_of(json!([pod("build", json!({}))]));
-        let verdicts = json!({"allowedVerdicts": ["Approve", "Modify", "Retry", "Reject"]});
-        let after = json!({"allowedVerdicts": ["Modify", "Retry", "Reject"]});
+        let start_hitl = json!({"allowedVerdicts": ["Approve", "Modify", "Retry", "Reject"]});
+        let error_hitl = json!({"allowedVerdicts": ["Modify", "Retry", "Reject"]});
         spec["gates"] = json!([
-            {"name": "before", "type": "stepStart", "hitl": gate(verdicts)},
-            {"name": "after", "type": "errorEscalation", "steps": ["build"], "hitl": gate(after)},
+            {"name": "before", "type": "stepStart", "hitl": gate(start_hitl)},
+            {"name": "after", "type": "errorEscalation", "steps": ["build"], "hitl": gate(error_hitl)},
         ]);
         let mut run = TestRun::of(spec);
         run.modify("build/.start", json!({"image": "tool@sha256:2"}));
@@ -256,17 +256,17 @@ mod before_it_begins {
     }
 
     #[test]
-    fn a_step_that_is_left_out_asks_nobody() {
-        let step = with(pod("build", json!({})), json!({"skipIf": "inputs.customer == 'ACME'"}));
-        let run = with_gate("stepStart", &[], json!([step, set("end", "over")]));
+    fn a_skipped_step_asks_no_gate() {
+        let step = with_fields(pod("build", json!({})), json!({"skipIf": "inputs.customer == 'ACME'"}));
+        let run = run_with_gate("stepStart", &[], json!([step, set("end", "over")]));
         assert_eq!(run.succeeded(), "over");
     }
 
     #[test]
-    fn a_request_can_be_shown_too_and_a_template_cannot() {
+    fn a_gate_before_a_step_allows_http_steps_and_refuses_set_steps() {
         let request =
             json!({"name": "build", "http": {"method": "POST", "url": "http://x/{{ inputs.customer }}", "body": "{}"}});
-        let run = with_gate("stepStart", &[], json!([request]));
+        let run = run_with_gate("stepStart", &[], json!([request]));
         assert!(run.asked("build/.start").request.reviews.as_ref().unwrap().response.contains("http://x/ACME"));
         let mut spec = chain_of(json!([set("build", "x")]));
         spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["build"], "hitl": gate(json!({}))}]);
@@ -274,9 +274,9 @@ mod before_it_begins {
     }
 
     #[test]
-    fn an_image_that_is_not_named_by_digest_is_warned_of() {
+    fn an_image_without_a_digest_is_a_warning() {
         let step = json!({"name": "build", "pod": {"image": "tool:1"}});
-        let run = with_gate("stepStart", &[], json!([step]));
+        let run = run_with_gate("stepStart", &[], json!([step]));
         assert!(run.plan.warnings()[0].contains("pod.image"), "{:?}", run.plan.warnings());
     }
 }
@@ -286,17 +286,17 @@ mod after_it_failed {
 
     const VERDICTS: [&str; 5] = ["Retry", "Modify", "Skip", "Reject", "Abort"];
 
-    fn failed() -> TestRun {
+    fn run_with_failed_container() -> TestRun {
         let vars = json!({"vars": {"team": "pay"}});
         let mut run =
-            with_gate("errorEscalation", &VERDICTS, json!([with(pod("build", json!({})), vars), set("end", "over")]));
+            run_with_gate("errorEscalation", &VERDICTS, json!([with_fields(pod("build", json!({})), vars), set("end", "over")]));
         run.exited("build", 1, 137, "", "allocating\n");
         run
     }
 
     #[test]
     fn people_see_the_exit_code_and_the_end_of_the_log() {
-        let mut run = failed();
+        let mut run = run_with_failed_container();
         let context = run.asked("build/.error").request.context.clone().unwrap();
         assert!(context.contains("exitCode: 137") && context.contains("allocating"), "{context}");
         run.modify("build/.error", json!({"memory": "2Gi"}));
@@ -306,15 +306,15 @@ mod after_it_failed {
     }
 
     #[test]
-    fn whoever_may_choose_what_runs_is_said_and_not_taken_for_granted() {
-        let mut run = with_gate("errorEscalation", &[], json!([pod("build", json!({}))]));
+    fn modify_of_a_failed_container_is_not_allowed_by_default() {
+        let mut run = run_with_gate("errorEscalation", &[], json!([pod("build", json!({}))]));
         run.exited("build", 1, 1, "", "");
         assert!(!run.asked("build/.error").request.allowed_verdicts.contains(&Verdict::Modify));
     }
 
     #[test]
-    fn a_quantity_that_is_none_is_asked_about_again() {
-        let mut run = failed();
+    fn an_invalid_quantity_is_asked_about_again() {
+        let mut run = run_with_failed_container();
         run.modify("build/.error", json!({"memory": "a lot"}));
         assert_eq!(run.record("build").error.as_ref().unwrap().class, "Input");
         run.modify("build/.error#2", json!({"memory": "1Gi"}));
@@ -322,17 +322,17 @@ mod after_it_failed {
     }
 
     #[test]
-    fn skip_goes_on_without_it_and_reject_gives_up() {
-        let mut run = failed();
+    fn skip_continues_the_run_and_reject_fails_it() {
+        let mut run = run_with_failed_container();
         run.decide("build/.error", decided(Verdict::Skip));
         assert_eq!(run.succeeded(), "over");
-        let mut run = failed();
+        let mut run = run_with_failed_container();
         run.decide("build/.error", decided(Verdict::Reject));
         run.failed();
     }
 
     #[test]
-    fn what_was_changed_needs_a_new_approval_where_people_approved_the_old() {
+    fn an_edited_container_needs_a_new_approval() {
         let steps = json!([pod("build", json!({}))]);
         let mut spec = chain_of(steps);
         spec["gates"] = json!([
@@ -353,8 +353,8 @@ mod after_it_failed {
     }
 
     #[test]
-    fn a_gate_may_say_the_steps_own_variables_and_the_facts_of_the_failure() {
-        let mut spec = chain_of(json!([with(pod("build", json!({})), json!({"vars": {"team": "pay"}}))]));
+    fn a_prompt_can_read_the_variables_of_the_step_and_the_failure() {
+        let mut spec = chain_of(json!([with_fields(pod("build", json!({})), json!({"vars": {"team": "pay"}}))]));
         let prompt = "{{ team }}: {{ error.class }} {{ error.exitCode }} {{ error.log }}";
         spec["gates"] = json!([{"name": "human", "type": "errorEscalation", "steps": ["build"], "hitl": gate(json!({"prompt": prompt}))}]);
         let mut run = TestRun::of(spec);

@@ -7,17 +7,17 @@ use super::{GATE, PAY, gates, money, run, spec, turn};
 use crate::tests::test_run::{TestRun, decided, gate, in_branch};
 
 /// Returns a gate of a type, with further fields.
-fn of_type(type_: &str, more: Value) -> Value {
-    let mut own = json!({"name": "own", "type": type_, "hitl": gate(json!({}))});
+fn gate_of_type(type_: &str, more: Value) -> Value {
+    let mut gate_value = json!({"name": "own", "type": type_, "hitl": gate(json!({}))});
     for (field, value) in more.as_object().unwrap() {
-        own[field] = value.clone();
+        gate_value[field] = value.clone();
     }
-    own
+    gate_value
 }
 
 /// Returns for each tool of `tools` the reason why a gate asks about its calls, or `None`.
-fn asked(own: Value, tools: &[(&str, &str)]) -> Vec<Option<String>> {
-    let mut spec = spec(gates(json!([own])));
+fn reasons_to_ask(gate_value: Value, tools: &[(&str, &str)]) -> Vec<Option<String>> {
+    let mut spec = spec(gates(json!([gate_value])));
     // One tool of each effect, and one without declared effects.
     for (name, effects) in [("mail", json!("write")), ("call", Value::Null), ("web_search", json!("read"))] {
         let mut tool = json!({"name": name, "step": format!("do-{}", name.replace('_', "-")), "description": name,
@@ -30,12 +30,12 @@ fn asked(own: Value, tools: &[(&str, &str)]) -> Vec<Option<String>> {
     }
     spec["agents"][0]["tools"] = json!(["*", "ask-human"]);
     let mut run = TestRun::of(spec);
-    let calls: Vec<_> = (0..tools.len()).map(|at| format!("c{at}")).collect();
+    let calls: Vec<_> = (0..tools.len()).map(|number| format!("c{number}")).collect();
     let calls: Vec<_> =
         calls.iter().zip(tools).map(|(id, (tool, arguments))| (id.as_str(), *tool, *arguments)).collect();
     turn(&mut run, "handle", &calls);
-    let because = |at: usize| {
-        let path = format!("handle/.turn-1/.call-{at}/.gate");
+    let because = |number: usize| {
+        let path = format!("handle/.turn-1/.call-{number}/.gate");
         let is_open = run.open().contains(&path);
         is_open.then(|| {
             run.asked(&path)
@@ -45,19 +45,19 @@ fn asked(own: Value, tools: &[(&str, &str)]) -> Vec<Option<String>> {
                 .unwrap()
                 .gates
                 .first()
-                .map_or(String::new(), |one| one.because.clone())
+                .map_or(String::new(), |gate| gate.because.clone())
         })
     };
     (1..=tools.len()).map(because).collect()
 }
 
-const EACH: [(&str, &str); 5] =
+const ONE_OF_EACH: [(&str, &str); 5] =
     [("lookup", "{}"), ("mail", "{}"), ("refund", r#"{"amount":1}"#), ("call", "{}"), ("web_search", "{}")];
 
-/// Returns the tools of [`EACH`] about which a gate asks.
-fn asks_about(own: Value) -> Vec<&'static str> {
-    let reasons = asked(own, &EACH);
-    EACH.iter().zip(reasons).filter(|(_, reason)| reason.is_some()).map(|((tool, _), _)| *tool).collect()
+/// Returns the tools of [`ONE_OF_EACH`] about which a gate asks.
+fn tools_asked_about(gate_value: Value) -> Vec<&'static str> {
+    let reasons = reasons_to_ask(gate_value, &ONE_OF_EACH);
+    ONE_OF_EACH.iter().zip(reasons).filter(|(_, reason)| reason.is_some()).map(|((tool, _), _)| *tool).collect()
 }
 
 mod tool_execution {
@@ -65,13 +65,13 @@ mod tool_execution {
 
     #[test]
     fn it_asks_about_every_call_whatever_its_effects() {
-        assert_eq!(asks_about(of_type("toolExecution", json!({}))), ["lookup", "mail", "refund", "call", "web_search"]);
+        assert_eq!(tools_asked_about(gate_of_type("toolExecution", json!({}))), ["lookup", "mail", "refund", "call", "web_search"]);
     }
 
     #[test]
     fn it_does_not_ask_about_an_allowed_tool() {
         assert_eq!(
-            asks_about(of_type("toolExecution", json!({"allowedTools": ["lookup", "mail"]}))),
+            tools_asked_about(gate_of_type("toolExecution", json!({"allowedTools": ["lookup", "mail"]}))),
             ["refund", "call", "web_search"]
         );
     }
@@ -79,7 +79,7 @@ mod tool_execution {
     #[test]
     fn it_does_not_ask_about_a_question() {
         let reasons =
-            asked(of_type("toolExecution", json!({})), &[("ask-human", r#"{"questions":[{"question":"?"}]}"#)]);
+            reasons_to_ask(gate_of_type("toolExecution", json!({})), &[("ask-human", r#"{"questions":[{"question":"?"}]}"#)]);
         assert_eq!(reasons, [Some(String::new())], "only the gate of questions asks");
     }
 }
@@ -89,19 +89,19 @@ mod specific_tools {
 
     #[test]
     fn it_asks_about_listed_tools_and_about_no_other() {
-        assert_eq!(asks_about(of_type("specificTools", json!({"tools": ["mail", "lookup"]}))), ["lookup", "mail"]);
+        assert_eq!(tools_asked_about(gate_of_type("specificTools", json!({"tools": ["mail", "lookup"]}))), ["lookup", "mail"]);
     }
 
     #[test]
     fn it_asks_about_every_tool_that_a_glob_matches() {
-        assert_eq!(asks_about(of_type("specificTools", json!({"tools": ["*a*"]}))), ["mail", "call", "web_search"]);
-        assert_eq!(asks_about(of_type("specificTools", json!({"tools": ["*"]}))).len(), 5);
+        assert_eq!(tools_asked_about(gate_of_type("specificTools", json!({"tools": ["*a*"]}))), ["mail", "call", "web_search"]);
+        assert_eq!(tools_asked_about(gate_of_type("specificTools", json!({"tools": ["*"]}))).len(), 5);
     }
 
     #[test]
     fn it_does_not_ask_about_a_tool_that_its_list_excludes() {
         assert_eq!(
-            asks_about(of_type("specificTools", json!({"tools": ["*", "!mail", "!web_*"]}))),
+            tools_asked_about(gate_of_type("specificTools", json!({"tools": ["*", "!mail", "!web_*"]}))),
             ["lookup", "refund", "call"]
         );
     }
@@ -111,19 +111,19 @@ mod destructive_actions {
     use super::*;
 
     #[test]
-    fn it_asks_about_writing_irreversible_and_unknown_effects_and_not_about_reading() {
-        assert_eq!(asks_about(of_type("destructiveActions", json!({}))), ["mail", "refund", "call"]);
+    fn it_asks_about_all_effects_except_reading() {
+        assert_eq!(tools_asked_about(gate_of_type("destructiveActions", json!({}))), ["mail", "refund", "call"]);
     }
 
     #[test]
-    fn it_does_not_ask_about_an_allowed_tool_and_always_about_an_excluded_one() {
-        let own = of_type("destructiveActions", json!({"allowedTools": ["*", "!lookup", "!refund"]}));
-        assert_eq!(asks_about(own), ["lookup", "refund"]);
+    fn it_asks_about_an_excluded_tool_and_not_about_an_allowed_one() {
+        let gate_value = gate_of_type("destructiveActions", json!({"allowedTools": ["*", "!lookup", "!refund"]}));
+        assert_eq!(tools_asked_about(gate_value), ["lookup", "refund"]);
     }
 
     #[test]
-    fn it_says_why() {
-        let reasons = asked(of_type("destructiveActions", json!({"allowedTools": ["!lookup"]})), &EACH);
+    fn it_gives_the_reason_for_each_tool() {
+        let reasons = reasons_to_ask(gate_of_type("destructiveActions", json!({"allowedTools": ["!lookup"]})), &ONE_OF_EACH);
         let reasons: Vec<_> = reasons.iter().map(|reason| reason.as_deref().unwrap_or("-")).collect();
         assert_eq!(
             reasons,
@@ -142,18 +142,18 @@ mod custom {
     use super::*;
 
     #[test]
-    fn it_asks_where_its_condition_holds_and_not_where_it_is_false() {
-        let own = |condition: &str| asks_about(of_type("custom", json!({"condition": condition})));
-        assert_eq!(own("tool == 'mail'"), ["mail"]);
-        assert_eq!(own("effects == 'read'"), ["lookup", "web_search"]);
-        assert_eq!(own("effects == 'irreversible'"), ["refund", "call"], "unknown effects count as irreversible");
-        assert_eq!(own("agent == 'clerk' && has(args.amount)"), ["refund"]);
-        assert_eq!(own("agent == 'boss'"), [""; 0]);
+    fn it_asks_only_if_its_condition_is_true() {
+        let tools_for = |condition: &str| tools_asked_about(gate_of_type("custom", json!({"condition": condition})));
+        assert_eq!(tools_for("tool == 'mail'"), ["mail"]);
+        assert_eq!(tools_for("effects == 'read'"), ["lookup", "web_search"]);
+        assert_eq!(tools_for("effects == 'irreversible'"), ["refund", "call"], "unknown effects count as irreversible");
+        assert_eq!(tools_for("agent == 'clerk' && has(args.amount)"), ["refund"]);
+        assert_eq!(tools_for("agent == 'boss'"), [""; 0]);
     }
 
     #[test]
-    fn its_condition_and_the_schema_read_the_arguments_that_are_sent() {
-        let custom = of_type("custom", json!({"condition": "has(args.to) && args.to.contains('KILL')"}));
+    fn its_condition_and_the_schema_read_the_cleaned_arguments() {
+        let custom = gate_of_type("custom", json!({"condition": "has(args.to) && args.to.contains('KILL')"}));
         let mut spec = spec(gates(json!([custom])));
         spec["tools"][1]["parameters"]["properties"]["to"] = json!({"type": "string", "not": {"pattern": "bob"}});
         let mut run = TestRun::of(spec);
@@ -167,8 +167,8 @@ mod custom {
     }
 
     #[test]
-    fn it_asks_where_its_condition_cannot_be_evaluated_and_says_why() {
-        let reasons = asked(of_type("custom", json!({"condition": "args.amount > 50"})), &EACH[..3]);
+    fn it_asks_with_a_reason_if_its_condition_cannot_be_evaluated() {
+        let reasons = reasons_to_ask(gate_of_type("custom", json!({"condition": "args.amount > 50"})), &ONE_OF_EACH[..3]);
         assert_eq!(
             reasons[0].as_deref(),
             Some(
@@ -176,26 +176,26 @@ mod custom {
             )
         );
         assert_eq!(reasons[2], None, "an amount of 1 is not above 50");
-        let other = of_type("specificTools", json!({"tools": ["lookup"], "condition": "args.amount > 50"}));
-        let reason = asked(other, &EACH[..1])[0].clone().unwrap();
+        let listing_gate = gate_of_type("specificTools", json!({"tools": ["lookup"], "condition": "args.amount > 50"}));
+        let reason = reasons_to_ask(listing_gate, &ONE_OF_EACH[..1])[0].clone().unwrap();
         assert!(reason.starts_with("lookup is listed; its condition could not be evaluated, so it asks: "), "{reason}");
     }
 }
 
 #[test]
-fn a_condition_that_is_false_keeps_a_gate_of_any_type_from_asking() {
+fn a_gate_of_any_type_does_not_ask_if_its_condition_is_false() {
     for type_ in ["toolExecution", "specificTools", "destructiveActions"] {
-        let mut more = json!({"condition": "tool == 'mail'"});
+        let mut fields = json!({"condition": "tool == 'mail'"});
         if type_ == "specificTools" {
-            more["tools"] = json!(["*"]);
+            fields["tools"] = json!(["*"]);
         }
-        assert_eq!(asks_about(of_type(type_, more)), ["mail"], "{type_}");
+        assert_eq!(tools_asked_about(gate_of_type(type_, fields)), ["mail"], "{type_}");
     }
 }
 
 #[test]
-fn a_condition_does_not_make_a_gate_ask_about_what_its_list_allows() {
-    assert_eq!(asks_about(of_type("toolExecution", json!({"allowedTools": ["*"], "condition": "true"}))), [""; 0]);
+fn a_true_condition_does_not_make_a_gate_ask_about_an_allowed_tool() {
+    assert_eq!(tools_asked_about(gate_of_type("toolExecution", json!({"allowedTools": ["*"], "condition": "true"}))), [""; 0]);
 }
 
 mod presets {
@@ -206,31 +206,31 @@ mod presets {
     }
 
     #[test]
-    fn minimal_asks_about_what_is_not_known_to_read() {
-        assert_eq!(asks_about(preset("minimal")), ["mail", "refund", "call"]);
+    fn minimal_asks_about_every_tool_that_does_not_only_read() {
+        assert_eq!(tools_asked_about(preset("minimal")), ["mail", "refund", "call"]);
     }
 
     #[test]
-    fn standard_asks_about_three_names_too_whatever_their_effects() {
-        assert_eq!(asks_about(preset("standard")), ["mail", "refund", "call", "web_search"]);
+    fn standard_also_asks_about_names_on_its_list() {
+        assert_eq!(tools_asked_about(preset("standard")), ["mail", "refund", "call", "web_search"]);
     }
 
     #[test]
     fn strict_and_paranoid_ask_about_every_call() {
         for name in ["strict", "paranoid"] {
-            assert_eq!(asks_about(preset(name)).len(), 5, "{name}");
+            assert_eq!(tools_asked_about(preset(name)).len(), 5, "{name}");
         }
     }
 
     #[test]
-    fn allowed_tools_of_a_preset_do_not_open_its_list_of_names() {
-        let mut own = preset("standard");
-        own["allowedTools"] = json!(["*"]);
-        assert_eq!(asks_about(own), ["web_search"]);
+    fn allowed_tools_do_not_override_the_list_of_names_of_a_preset() {
+        let mut gate_value = preset("standard");
+        gate_value["allowedTools"] = json!(["*"]);
+        assert_eq!(tools_asked_about(gate_value), ["web_search"]);
     }
 
     #[test]
-    fn strict_asks_about_the_final_response_too_and_minimal_does_not() {
+    fn strict_also_asks_about_the_final_response() {
         for (name, open) in [("strict", vec![".final".to_owned()]), ("minimal", Vec::new())] {
             let mut run = run(json!([preset(name)]));
             run.reply("handle", 1, "done");
@@ -239,7 +239,7 @@ mod presets {
     }
 
     #[test]
-    fn paranoid_asks_about_a_plan_too_and_strict_does_not() {
+    fn paranoid_also_asks_about_a_plan() {
         for (name, open) in [("paranoid", vec![".review".to_owned()]), ("strict", Vec::new())] {
             let mut spec = spec(gates(json!([preset(name)])));
             spec["pattern"] = json!({"routing": {"router": {"agent": "clerk", "input": "where?"}}});
@@ -257,7 +257,7 @@ mod question {
     use super::*;
 
     #[test]
-    fn it_asks_where_an_agent_asks_and_about_no_call() {
+    fn it_asks_about_a_question_and_not_about_a_call() {
         let mut run = run(json!([]));
         turn(&mut run, "handle", &[("c1", "ask-human", r#"{"questions":[{"question":"?"}]}"#), ("c2", "lookup", "{}")]);
         assert_eq!(run.open(), [GATE]);
@@ -269,7 +269,7 @@ mod step_start {
     use super::*;
 
     #[test]
-    fn it_asks_about_the_request_of_a_tool_after_the_gates_in_front_of_the_call() {
+    fn it_asks_about_the_request_after_the_gates_before_the_call() {
         let mut run =
             run(json!([money(), {"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))}]));
         turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
@@ -295,14 +295,14 @@ mod step_start {
     }
 
     #[test]
-    fn it_does_not_ask_about_the_tool_of_another_step_and_its_skip_leaves_the_call_out() {
+    fn it_asks_only_about_its_steps_and_skip_skips_the_call() {
         let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"],
             "hitl": gate(json!({"allowedVerdicts": ["Approve", "Skip", "Reject"]}))});
         let mut run = run(json!([start]));
         turn(&mut run, "handle", &[("c1", "lookup", "{}"), ("c2", "refund", r#"{"amount":1}"#)]);
-        let open = "handle/.turn-1/.call-2/pay/.start";
-        assert_eq!(run.open(), [open]);
-        run.decide(open, decided(signoff_api::Verdict::Skip));
+        let gate_path = "handle/.turn-1/.call-2/pay/.start";
+        assert_eq!(run.open(), [gate_path]);
+        run.decide(gate_path, decided(signoff_api::Verdict::Skip));
         assert_eq!(super::super::result(&run, "handle/.turn-2", "c2"), "Skipped: the tool was left out");
     }
 }
@@ -311,7 +311,7 @@ mod error_escalation {
     use super::*;
 
     #[test]
-    fn it_asks_about_an_unknown_outcome_of_a_call_and_not_about_a_known_failure() {
+    fn it_asks_about_an_unknown_outcome_and_not_about_a_known_failure() {
         let errors = json!({"name": "errors", "type": "errorEscalation", "hitl": gate(json!({}))});
         for (unknown, open) in [(true, vec![format!("{PAY}/.error")]), (false, Vec::new())] {
             let mut run = run(json!([errors]));
@@ -330,9 +330,9 @@ mod error_escalation {
 }
 
 #[test]
-fn destructive_actions_ask_about_what_is_not_known_to_read() {
-    let destructive = json!([{"name": "d", "type": "destructiveActions", "hitl": gate(json!({}))}]);
-    let mut run = run(destructive);
+fn destructive_actions_do_not_ask_about_a_tool_that_reads() {
+    let gate_list = json!([{"name": "d", "type": "destructiveActions", "hitl": gate(json!({}))}]);
+    let mut run = run(gate_list);
     turn(&mut run, "handle", &[("c1", "lookup", "{}"), ("c2", "refund", r#"{"amount":1}"#)]);
     assert_eq!(run.open(), ["handle/.turn-1/.call-2/.gate"]);
 }

@@ -19,7 +19,7 @@ const TOOLS: &str = ".tools/crm";
 const CALL: &str = "handle/.turn-1/.call-1/crm.refund";
 const GATE: &str = "handle/.turn-1/.call-1/.gate";
 
-/// Returns a server of two tools. `more` are further fields of it.
+/// Returns the server `crm`. `more` are further fields of the server.
 fn server(more: Value) -> Value {
     let mut server = json!({"name": "crm", "url": "https://crm.example/mcp"});
     server.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -37,30 +37,30 @@ fn spec(more: Value, gates: Value) -> Value {
     })
 }
 
-fn asks(more: Value) -> Value {
-    let mut one = json!({"name": "all", "type": "toolExecution", "hitl": gate(json!({}))});
-    one.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    json!([one])
+fn gate_of_all_tools(more: Value) -> Value {
+    let mut gate_value = json!({"name": "all", "type": "toolExecution", "hitl": gate(json!({}))});
+    gate_value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!([gate_value])
 }
 
 fn definition(name: &str, description: &str) -> Value {
     json!({"name": name, "description": description, "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}}})
 }
 
-fn refund(description: &str) -> Digest {
+fn digest_of_refund(description: &str) -> Digest {
     let tools = json!({"tools": [definition("refund", description)]});
     serde_json::from_value::<Catalogue>(tools).unwrap().tools()[0].digest()
 }
 
-/// Finishes the request for a catalogue with these tools.
-fn lists(run: &mut TestRun, path: &str, tools: &[Value]) {
+/// Finishes the request at `path` for the catalogue of a server, which has these tools.
+fn finish_listing(run: &mut TestRun, path: &str, tools: &[Value]) {
     run.reply(path, 1, &json!({"tools": tools}).to_string());
 }
 
 /// Returns a run whose server has listed its two tools.
-fn listed(more: Value, gates: Value) -> TestRun {
+fn run_with_tools(more: Value, gates: Value) -> TestRun {
     let mut run = TestRun::of(spec(more, gates));
-    lists(&mut run, TOOLS, &[definition("get_customer", "Finds."), definition("refund", "Refunds.")]);
+    finish_listing(&mut run, TOOLS, &[definition("get_customer", "Finds."), definition("refund", "Refunds.")]);
     run
 }
 
@@ -72,35 +72,35 @@ fn call_at<'r>(run: &'r TestRun, path: &str) -> &'r Call {
     call.unwrap_or_else(|| panic!("{path} is not called: {:?}", run.calls()))
 }
 
-fn request(run: &TestRun, path: &str) -> McpCall {
+fn mcp_request_at(run: &TestRun, path: &str) -> McpCall {
     match &call_at(run, path).content {
         CallContent::Mcp(mcp) => (**mcp).clone(),
         other => panic!("no request to a server: {other:?}"),
     }
 }
 
-fn sent(run: &TestRun, path: &str) -> McpToolCall {
-    match request(run, path).request {
+fn sent_call(run: &TestRun, path: &str) -> McpToolCall {
+    match mcp_request_at(run, path).request {
         McpRequest::Call(call) => call,
         McpRequest::Catalogue { .. } => panic!("no call"),
     }
 }
 
 /// Returns the names of the tools that the model can call at a path.
-fn offered(run: &TestRun, path: &str) -> Vec<String> {
+fn offered_tools(run: &TestRun, path: &str) -> Vec<String> {
     match &call_at(run, path).content {
         CallContent::Agent(agent) => agent.tools.iter().map(|tool| tool.name.clone()).collect(),
         other => panic!("no turn: {other:?}"),
     }
 }
 
-/// Fails a call because its tool has another definition now, or none.
-fn changed(run: &mut TestRun, path: &str, attempt: i32, tool: &str, now: Option<&Digest>) {
+/// Fails a call because its tool changed. `now` is the digest of the new definition, or `None` if the tool is missing.
+fn fail_because_changed(run: &mut TestRun, path: &str, attempt: i32, tool: &str, now: Option<&Digest>) {
     let facts = BTreeMap::from([("changed".to_owned(), McpCall::changed("crm", tool, now))]);
-    fails(run, path, attempt, FailureClass::ToolChanged, facts);
+    fail_call(run, path, attempt, FailureClass::ToolChanged, facts);
 }
 
-fn fails(run: &mut TestRun, path: &str, attempt: i32, class: FailureClass, facts: BTreeMap<String, String>) {
+fn fail_call(run: &mut TestRun, path: &str, attempt: i32, class: FailureClass, facts: BTreeMap<String, String>) {
     let failure = Failure {
         class: class.name().to_owned(),
         message: "it failed".to_owned(),
@@ -115,15 +115,15 @@ fn fails(run: &mut TestRun, path: &str, attempt: i32, class: FailureClass, facts
 }
 
 #[test]
-fn the_tools_of_a_server_are_listed_once_before_the_first_turn_and_a_replay_asks_nothing() {
+fn the_tools_of_a_server_are_listed_once_and_read_from_the_journal() {
     let mut run = TestRun::of(spec(json!({"only": ["get_*", "refund"], "read": ["get_*"]}), json!([])));
     assert_eq!(run.calls(), [".tools/crm@1"]);
-    let asked = request(&run, TOOLS);
-    assert_eq!(asked.request, McpRequest::Catalogue { only: vec!["get_*".into(), "refund".into()] });
-    assert_eq!(asked.url.as_deref(), Some("https://crm.example/mcp"));
-    lists(&mut run, TOOLS, &[definition("refund", "Refunds."), definition("get_customer", "Finds.")]);
+    let listing = mcp_request_at(&run, TOOLS);
+    assert_eq!(listing.request, McpRequest::Catalogue { only: vec!["get_*".into(), "refund".into()] });
+    assert_eq!(listing.url.as_deref(), Some("https://crm.example/mcp"));
+    finish_listing(&mut run, TOOLS, &[definition("refund", "Refunds."), definition("get_customer", "Finds.")]);
     assert_eq!(run.calls(), ["handle@1"]);
-    assert_eq!(offered(&run, "handle"), ["crm__get_customer", "crm__refund"]);
+    assert_eq!(offered_tools(&run, "handle"), ["crm__get_customer", "crm__refund"]);
     turn(&mut run, "handle", &[("c1", "crm__get_customer", r#"{"id":"7"}"#)]);
     run.reply("handle/.turn-1/.call-1/crm.get_customer", 1, "ACME");
     assert_eq!(run.calls(), ["handle/.turn-2@1"]);
@@ -132,29 +132,29 @@ fn the_tools_of_a_server_are_listed_once_before_the_first_turn_and_a_replay_asks
     run.plan = plan_of(spec(json!({"only": ["get_*", "refund"], "read": ["get_*"]}), json!([])));
     run.later(1);
     assert_eq!(run.calls(), ["handle/.turn-2@1"]);
-    assert_eq!(offered(&run, "handle/.turn-2"), ["crm__get_customer", "crm__refund"]);
+    assert_eq!(offered_tools(&run, "handle/.turn-2"), ["crm__get_customer", "crm__refund"]);
 }
 
 #[test]
-fn a_tool_that_may_change_something_never_runs_unasked_and_unpinned() {
-    let pin = |description: &str| json!({"pins": [{"tool": "refund", "definition": refund(description)}]});
-    for (more, gates, runs) in [
+fn a_tool_that_can_change_something_needs_an_approval_or_a_pin() {
+    let pin = |description: &str| json!({"pins": [{"tool": "refund", "definition": digest_of_refund(description)}]});
+    for (more, gates, is_run) in [
         (json!({}), json!([]), false),
         (json!({"read": ["get_*"]}), json!([]), false),
         (pin("Refunds twice."), json!([]), false),
         (pin("Refunds."), json!([]), true),
         (json!({"read": ["refund"]}), json!([]), true),
         // Neither a false condition nor a list replaces the approval of people.
-        (json!({}), asks(json!({"type": "custom", "condition": "false"})), false),
-        (json!({}), asks(json!({"type": "specificTools", "tools": ["crm.get_*"]})), false),
-        (json!({}), asks(json!({"type": "destructiveActions", "allowedTools": ["mail.*"]})), false),
+        (json!({}), gate_of_all_tools(json!({"type": "custom", "condition": "false"})), false),
+        (json!({}), gate_of_all_tools(json!({"type": "specificTools", "tools": ["crm.get_*"]})), false),
+        (json!({}), gate_of_all_tools(json!({"type": "destructiveActions", "allowedTools": ["mail.*"]})), false),
     ] {
-        let mut run = listed(more.clone(), gates.clone());
+        let mut run = run_with_tools(more.clone(), gates.clone());
         turn(&mut run, "handle", &[("c1", "crm__refund", r#"{"id":"7"}"#)]);
         let is_called = run.calls() == [format!("{CALL}@1")];
         let is_asked = !run.open().is_empty();
-        assert_eq!(is_called, runs, "{more} {gates}");
-        if !runs && !is_asked {
+        assert_eq!(is_called, is_run, "{more} {gates}");
+        if !is_run && !is_asked {
             let record = run.record(CALL);
             assert_eq!((record.phase, record.input_digest.as_ref()), (StepPhase::Failed, None), "{more} {gates}");
             assert!(record.error.as_ref().unwrap().is(FailureClass::NotAllowed));
@@ -165,109 +165,109 @@ fn a_tool_that_may_change_something_never_runs_unasked_and_unpinned() {
 
 #[test]
 fn a_call_that_only_reads_is_not_compared_and_has_the_recorded_definition() {
-    let mut run = listed(json!({"read": ["get_*"]}), asks(json!({"allowedTools": ["crm.get_*"]})));
+    let mut run = run_with_tools(json!({"read": ["get_*"]}), gate_of_all_tools(json!({"allowedTools": ["crm.get_*"]})));
     let calls = [("c1", "crm__get_customer", r#"{"id":"7"}"#), ("c2", "crm__refund", r#"{"id":"7"}"#)];
     turn(&mut run, "handle", &calls);
-    let call = sent(&run, "handle/.turn-1/.call-1/crm.get_customer");
+    let call = sent_call(&run, "handle/.turn-1/.call-1/crm.get_customer");
     assert_eq!((call.reads, call.is_compared, call.needs_people, call.depth), (true, false, false, 0));
     assert_eq!(Some(&*call.described), definition("get_customer", "Finds.").as_object());
     run.approve("handle/.turn-1/.call-2/.gate");
-    let call = sent(&run, "handle/.turn-1/.call-2/crm.refund");
+    let call = sent_call(&run, "handle/.turn-1/.call-2/crm.refund");
     assert_eq!((call.reads, call.is_compared, call.needs_people), (false, true, true));
 }
 
 #[test]
-fn a_call_carries_the_number_of_runs_that_started_one_another() {
+fn a_call_carries_the_depth_of_nested_runs() {
     let spec = spec(json!({"read": ["get_*"]}), json!([]));
     for (annotation, depth) in [("0", 0), ("3", 3), ("many", u32::MAX), ("-1", u32::MAX)] {
         let mut workflow = workflow(spec.clone());
         let annotations = BTreeMap::from([(ANNOTATION_DEPTH.to_owned(), annotation.to_owned())]);
         workflow.metadata.annotations = Some(annotations);
-        let mut run = listed(json!({"read": ["get_*"]}), json!([]));
+        let mut run = run_with_tools(json!({"read": ["get_*"]}), json!([]));
         run.plan = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap();
         turn(&mut run, "handle", &[("c1", "crm__get_customer", r#"{"id":"7"}"#)]);
-        assert_eq!(sent(&run, "handle/.turn-1/.call-1/crm.get_customer").depth, depth, "{annotation}");
+        assert_eq!(sent_call(&run, "handle/.turn-1/.call-1/crm.get_customer").depth, depth, "{annotation}");
     }
 }
 
 #[test]
-fn annotations_count_only_where_the_author_trusts_them() {
+fn annotations_count_only_if_the_author_trusts_them() {
     let mut hinted = definition("refund", "Refunds.");
     hinted["annotations"] = json!({"readOnlyHint": true});
-    for (more, runs) in [(json!({}), false), (json!({"trust": "hints"}), true)] {
+    for (more, is_run) in [(json!({}), false), (json!({"trust": "hints"}), true)] {
         let mut run = TestRun::of(spec(more, json!([])));
-        lists(&mut run, TOOLS, std::slice::from_ref(&hinted));
+        finish_listing(&mut run, TOOLS, std::slice::from_ref(&hinted));
         turn(&mut run, "handle", &[("c1", "crm__refund", "{}")]);
-        assert_eq!(run.calls() == [format!("{CALL}@1")], runs);
+        assert_eq!(run.calls() == [format!("{CALL}@1")], is_run);
         // Annotations do not make a call repeatable.
-        assert!(!runs || !call_at(&run, CALL).idempotent);
+        assert!(!is_run || !call_at(&run, CALL).idempotent);
     }
 }
 
 #[test]
 fn a_call_is_sent_only_as_it_was_approved() {
-    let mut run = listed(json!({}), asks(json!({})));
+    let mut run = run_with_tools(json!({}), gate_of_all_tools(json!({})));
     turn(&mut run, "handle", &[("c1", "crm__refund", r#"{"id":"7"}"#)]);
     let request = run.asked(GATE).request.clone();
     let action = request.action.unwrap();
     assert_eq!((action.tool.as_str(), action.effects), ("crm.refund", None));
     assert_eq!(action.target.as_deref(), Some("tool refund at https://crm.example/mcp"));
-    assert_eq!(action.definition, Some(refund("Refunds.")));
-    let shown = request.sends.unwrap().text;
-    assert!(shown.contains(refund("Refunds.").as_str()) && shown.contains("server: crm"), "{shown}");
+    assert_eq!(action.definition, Some(digest_of_refund("Refunds.")));
+    let sent_text = request.sends.unwrap().text;
+    assert!(sent_text.contains(digest_of_refund("Refunds.").as_str()) && sent_text.contains("server: crm"), "{sent_text}");
     run.approve(GATE);
-    let call = sent(&run, CALL);
-    assert_eq!((call.tool.as_str(), &call.definition, call.is_compared), ("refund", &refund("Refunds."), true));
+    let call = sent_call(&run, CALL);
+    assert_eq!((call.tool.as_str(), &call.definition, call.is_compared), ("refund", &digest_of_refund("Refunds."), true));
     assert_eq!(Value::Object(call.arguments), json!({"id": "7"}));
     run.reply(CALL, 1, "done");
     assert_eq!(result(&run, "handle/.turn-2", "c1"), "done");
 }
 
 #[test]
-fn arguments_that_people_change_are_what_is_sent() {
-    let mut run = listed(json!({}), asks(json!({})));
+fn arguments_that_people_edit_are_sent() {
+    let mut run = run_with_tools(json!({}), gate_of_all_tools(json!({})));
     turn(&mut run, "handle", &[("c1", "crm__refund", r#"{"id":"7"}"#)]);
     run.modify(GATE, json!({"arguments": {"id": "8"}}));
-    let again = "handle/.turn-1/.call-1/.gate#2";
-    if run.open() == [again] {
-        run.approve(again);
+    let second_gate = "handle/.turn-1/.call-1/.gate#2";
+    if run.open() == [second_gate] {
+        run.approve(second_gate);
     }
-    assert_eq!(Value::Object(sent(&run, CALL).arguments), json!({"id": "8"}));
+    assert_eq!(Value::Object(sent_call(&run, CALL).arguments), json!({"id": "8"}));
 }
 
 #[test]
-fn a_definition_that_changed_before_the_call_is_read_again_and_asked_about_anew() {
-    let mut run = listed(json!({}), asks(json!({})));
+fn a_changed_definition_is_listed_again_and_needs_a_new_approval() {
+    let mut run = run_with_tools(json!({}), gate_of_all_tools(json!({})));
     turn(&mut run, "handle", &[("c1", "crm__refund", r#"{"id":"7"}"#)]);
     run.approve(GATE);
-    changed(&mut run, CALL, 1, "refund", Some(&refund("Refunds twice.")));
+    fail_because_changed(&mut run, CALL, 1, "refund", Some(&digest_of_refund("Refunds twice.")));
     assert_eq!(run.calls(), [".tools/crm#2@1"], "before the next turn");
-    lists(&mut run, ".tools/crm#2", &[definition("refund", "Refunds twice.")]);
+    finish_listing(&mut run, ".tools/crm#2", &[definition("refund", "Refunds twice.")]);
     assert_eq!(run.calls(), ["handle/.turn-2@1"]);
     assert!(result(&run, "handle/.turn-2", "c1").starts_with("Error: "));
-    assert_eq!(offered(&run, "handle/.turn-2"), ["crm__refund"]);
+    assert_eq!(offered_tools(&run, "handle/.turn-2"), ["crm__refund"]);
     turn(&mut run, "handle/.turn-2", &[("c2", "crm__refund", r#"{"id":"7"}"#)]);
     let gate = "handle/.turn-2/.call-1/.gate";
-    assert_eq!(run.asked(gate).request.action.clone().unwrap().definition, Some(refund("Refunds twice.")));
+    assert_eq!(run.asked(gate).request.action.clone().unwrap().definition, Some(digest_of_refund("Refunds twice.")));
     run.approve(gate);
     let call = "handle/.turn-2/.call-1/crm.refund";
-    assert_eq!(sent(&run, call).definition, refund("Refunds twice."));
+    assert_eq!(sent_call(&run, call).definition, digest_of_refund("Refunds twice."));
     run.reply(call, 1, "done");
     assert_eq!(run.calls(), ["handle/.turn-3@1"], "the catalogue is not read again");
 }
 
 #[test]
 fn a_server_whose_tools_keep_changing_fails_the_step() {
-    let mut run = listed(json!({"pins": [{"tool": "refund", "definition": refund("0")}]}), asks(json!({})));
+    let mut run = run_with_tools(json!({"pins": [{"tool": "refund", "definition": digest_of_refund("0")}]}), gate_of_all_tools(json!({})));
     for visit in 1..=4 {
         let turn_path = if visit == 1 { "handle".to_owned() } else { format!("handle/.turn-{visit}") };
         let arguments = format!(r#"{{"id":"{visit}"}}"#);
         turn(&mut run, &turn_path, &[("c1", "crm__refund", &arguments)]);
         run.approve(&format!("handle/.turn-{visit}/.call-1/.gate"));
-        let next = refund(&visit.to_string());
-        changed(&mut run, &format!("handle/.turn-{visit}/.call-1/crm.refund"), 1, "refund", Some(&next));
+        let next = digest_of_refund(&visit.to_string());
+        fail_because_changed(&mut run, &format!("handle/.turn-{visit}/.call-1/crm.refund"), 1, "refund", Some(&next));
         if visit < 4 {
-            lists(&mut run, &format!(".tools/crm#{}", visit + 1), &[definition("refund", &visit.to_string())]);
+            finish_listing(&mut run, &format!(".tools/crm#{}", visit + 1), &[definition("refund", &visit.to_string())]);
         }
     }
     assert!(run.failed().contains("changed 4 times in this run"), "{}", run.failed());
@@ -275,17 +275,17 @@ fn a_server_whose_tools_keep_changing_fails_the_step() {
 }
 
 #[test]
-fn a_tool_that_a_list_names_and_the_catalogue_lacks_fails_the_step() {
+fn a_listed_tool_that_the_catalogue_lacks_fails_the_step() {
     for (gates, tools) in [
-        (asks(json!({"type": "specificTools", "tools": ["crm.refund"]})), json!(["crm.*"])),
-        (asks(json!({"allowedTools": ["crm.refund"]})), json!(["crm.*"])),
-        (asks(json!({"allowedTools": ["!crm.refund"]})), json!(["crm.*"])),
-        (asks(json!({})), json!(["crm.get_*", "crm.refund"])),
+        (gate_of_all_tools(json!({"type": "specificTools", "tools": ["crm.refund"]})), json!(["crm.*"])),
+        (gate_of_all_tools(json!({"allowedTools": ["crm.refund"]})), json!(["crm.*"])),
+        (gate_of_all_tools(json!({"allowedTools": ["!crm.refund"]})), json!(["crm.*"])),
+        (gate_of_all_tools(json!({})), json!(["crm.get_*", "crm.refund"])),
     ] {
         let mut spec = spec(json!({}), gates);
         spec["agents"][0]["tools"] = tools;
         let mut run = TestRun::of(spec);
-        lists(&mut run, TOOLS, &[definition("get_customer", "Finds.")]);
+        finish_listing(&mut run, TOOLS, &[definition("get_customer", "Finds.")]);
         assert!(run.failed().contains("has no tool crm.refund"), "{}", run.failed());
         assert!(run.record("handle").error.as_ref().unwrap().is(FailureClass::ToolMissing));
     }
@@ -293,12 +293,12 @@ fn a_tool_that_a_list_names_and_the_catalogue_lacks_fails_the_step() {
 
 #[test]
 fn a_tool_that_vanished_is_not_offered_any_more() {
-    let mut run = listed(json!({}), asks(json!({})));
+    let mut run = run_with_tools(json!({}), gate_of_all_tools(json!({})));
     turn(&mut run, "handle", &[("c1", "crm__refund", "{}")]);
     run.approve(GATE);
-    changed(&mut run, CALL, 1, "refund", None);
-    lists(&mut run, ".tools/crm#2", &[definition("get_customer", "Finds.")]);
-    assert_eq!(offered(&run, "handle/.turn-2"), ["crm__get_customer"]);
+    fail_because_changed(&mut run, CALL, 1, "refund", None);
+    finish_listing(&mut run, ".tools/crm#2", &[definition("get_customer", "Finds.")]);
+    assert_eq!(offered_tools(&run, "handle/.turn-2"), ["crm__get_customer"]);
     turn(&mut run, "handle/.turn-2", &[("c2", "crm__refund", "{}")]);
     assert!(result(&run, "handle/.turn-3", "c2").contains("there is no tool crm__refund"));
 }
@@ -306,23 +306,23 @@ fn a_tool_that_vanished_is_not_offered_any_more() {
 #[test]
 fn a_server_that_is_away_fails_the_turn_and_retry_applies() {
     let mut run = TestRun::of(spec(json!({}), json!([])));
-    fails(&mut run, TOOLS, 1, FailureClass::Unreachable, BTreeMap::new());
+    fail_call(&mut run, TOOLS, 1, FailureClass::Unreachable, BTreeMap::new());
     assert!(run.failed().contains("the tools of the server crm cannot be listed"), "{}", run.failed());
     assert!(run.record("handle").error.as_ref().unwrap().is(FailureClass::Unreachable));
     let mut spec = spec(json!({}), json!([]));
     spec["steps"][0]["retry"] = json!({"limit": 1});
     let mut run = TestRun::of(spec);
-    fails(&mut run, TOOLS, 1, FailureClass::Unreachable, BTreeMap::new());
+    fail_call(&mut run, TOOLS, 1, FailureClass::Unreachable, BTreeMap::new());
     run.later(10);
     assert_eq!(run.calls(), [".tools/crm@2"]);
     run.reply(TOOLS, 2, r#"{"tools":[]}"#);
     assert_eq!(run.calls(), ["handle@2"]);
-    assert_eq!(offered(&run, "handle"), [""; 0]);
+    assert_eq!(offered_tools(&run, "handle"), [""; 0]);
 }
 
 #[test]
-fn a_call_whose_outcome_is_unknown_is_for_people() {
-    let mut run = listed(json!({}), asks(json!({})));
+fn a_call_whose_outcome_is_unknown_is_not_repeated() {
+    let mut run = run_with_tools(json!({}), gate_of_all_tools(json!({})));
     turn(&mut run, "handle", &[("c1", "crm__refund", "{}")]);
     run.approve(GATE);
     assert!(!call_at(&run, CALL).idempotent);
@@ -331,10 +331,10 @@ fn a_call_whose_outcome_is_unknown_is_for_people() {
 }
 
 #[test]
-fn an_equal_call_of_one_turn_is_made_once_unless_it_reads() {
-    let mut run = listed(json!({"read": ["get_*"]}), asks(json!({"allowedTools": ["crm.get_*"]})));
-    let both = [("c1", "crm__get_customer", "{}"), ("c2", "crm__get_customer", "{}")];
-    turn(&mut run, "handle", &both);
+fn an_equal_call_of_a_turn_needs_an_approval_unless_it_reads() {
+    let mut run = run_with_tools(json!({"read": ["get_*"]}), gate_of_all_tools(json!({"allowedTools": ["crm.get_*"]})));
+    let lookups = [("c1", "crm__get_customer", "{}"), ("c2", "crm__get_customer", "{}")];
+    turn(&mut run, "handle", &lookups);
     run.reply("handle/.turn-1/.call-1/crm.get_customer", 1, "ACME");
     run.reply("handle/.turn-1/.call-2/crm.get_customer", 1, "ACME");
     turn(&mut run, "handle/.turn-2", &[("c1", "crm__refund", "{}"), ("c2", "crm__refund", "{}")]);
@@ -345,8 +345,8 @@ fn an_equal_call_of_one_turn_is_made_once_unless_it_reads() {
 }
 
 #[test]
-fn a_tool_of_the_workflow_can_wrap_one_of_a_server_with_arguments_of_its_own() {
-    let mut spec = spec(json!({}), asks(json!({})));
+fn a_tool_of_the_workflow_can_call_a_tool_of_a_server() {
+    let mut spec = spec(json!({}), gate_of_all_tools(json!({})));
     spec["agents"][0]["tools"] = json!(["pay-back"]);
     spec["tools"] = json!([{"name": "pay-back", "step": "pay", "description": "Pays back.", "parameters": {
         "type": "object", "required": ["id", "cents"], "properties": {"id": {"type": "string"}, "cents": {"type": "integer"}}}}]);
@@ -357,17 +357,17 @@ fn a_tool_of_the_workflow_can_wrap_one_of_a_server_with_arguments_of_its_own() {
     ]);
     let mut run = TestRun::of(spec);
     assert_eq!(run.calls(), [".tools/crm@1"]);
-    lists(&mut run, TOOLS, &[definition("refund", "Refunds.")]);
-    assert_eq!(offered(&run, "handle"), ["pay-back"]);
+    finish_listing(&mut run, TOOLS, &[definition("refund", "Refunds.")]);
+    assert_eq!(offered_tools(&run, "handle"), ["pay-back"]);
     turn(&mut run, "handle", &[("c1", "pay-back", r#"{"id":"7","cents":4200}"#)]);
     run.approve(GATE);
-    let call = sent(&run, "handle/.turn-1/.call-1/pay");
+    let call = sent_call(&run, "handle/.turn-1/.call-1/pay");
     assert_eq!(Value::Object(call.arguments), json!({"id": "EU-7", "amount": 4200, "currency": "EUR"}));
-    assert_eq!(call.definition, refund("Refunds."));
+    assert_eq!(call.definition, digest_of_refund("Refunds."));
 }
 
 /// Returns a Workflow whose only step calls a tool of the server.
-fn step(more: Value, gates: Value) -> Value {
+fn spec_with_step(more: Value, gates: Value) -> Value {
     let arguments = json!({"id": "{{ inputs.customer }}"});
     json!({
         "inputs": [{"name": "customer", "value": "7"}],
@@ -380,74 +380,74 @@ fn step(more: Value, gates: Value) -> Value {
 #[test]
 fn a_step_calls_a_tool_without_a_model_and_its_gate_shows_the_definition() {
     let start = json!([{"name": "sure", "type": "stepStart", "hitl": gate(json!({}))}]);
-    let mut run = TestRun::of(step(json!({}), start));
+    let mut run = TestRun::of(spec_with_step(json!({}), start));
     assert_eq!(run.calls(), [".tools/crm@1"]);
-    lists(&mut run, TOOLS, &[definition("refund", "Refunds.")]);
+    finish_listing(&mut run, TOOLS, &[definition("refund", "Refunds.")]);
     let shown = run.asked("pay/.start").request.reviews.clone().unwrap().response;
-    assert!(shown.contains(refund("Refunds.").as_str()) && shown.contains("https://crm.example/mcp"), "{shown}");
+    assert!(shown.contains(digest_of_refund("Refunds.").as_str()) && shown.contains("https://crm.example/mcp"), "{shown}");
     run.approve("pay/.start");
-    assert_eq!(sent(&run, "pay").definition, refund("Refunds."));
-    changed(&mut run, "pay", 1, "refund", Some(&refund("Refunds twice.")));
+    assert_eq!(sent_call(&run, "pay").definition, digest_of_refund("Refunds."));
+    fail_because_changed(&mut run, "pay", 1, "refund", Some(&digest_of_refund("Refunds twice.")));
     assert_eq!(run.calls(), [".tools/crm#2@1"]);
-    lists(&mut run, ".tools/crm#2", &[definition("refund", "Refunds twice.")]);
+    finish_listing(&mut run, ".tools/crm#2", &[definition("refund", "Refunds twice.")]);
     let shown = run.asked("pay/.start#2").request.reviews.clone().unwrap().response;
     assert!(
-        shown.contains(refund("Refunds twice.").as_str()) && shown.contains("description: Refunds twice."),
+        shown.contains(digest_of_refund("Refunds twice.").as_str()) && shown.contains("description: Refunds twice."),
         "{shown}"
     );
     run.approve("pay/.start#2");
-    assert_eq!((run.calls(), sent(&run, "pay").definition), (vec!["pay@2".to_owned()], refund("Refunds twice.")));
+    assert_eq!((run.calls(), sent_call(&run, "pay").definition), (vec!["pay@2".to_owned()], digest_of_refund("Refunds twice.")));
     run.reply("pay", 2, "done");
     assert_eq!(run.succeeded(), "done");
 }
 
 #[test]
-fn a_pinned_step_runs_with_that_definition_only() {
-    let pins = json!({"pins": [{"tool": "refund", "definition": refund("Refunds.")}]});
-    let mut run = TestRun::of(step(pins.clone(), json!([])));
-    lists(&mut run, TOOLS, &[definition("refund", "Refunds.")]);
-    assert!(sent(&run, "pay").is_compared);
-    let mut run = TestRun::of(step(pins, json!([])));
-    lists(&mut run, TOOLS, &[definition("refund", "Refunds twice.")]);
+fn a_pinned_step_runs_only_with_the_pinned_definition() {
+    let pins = json!({"pins": [{"tool": "refund", "definition": digest_of_refund("Refunds.")}]});
+    let mut run = TestRun::of(spec_with_step(pins.clone(), json!([])));
+    finish_listing(&mut run, TOOLS, &[definition("refund", "Refunds.")]);
+    assert!(sent_call(&run, "pay").is_compared);
+    let mut run = TestRun::of(spec_with_step(pins, json!([])));
+    finish_listing(&mut run, TOOLS, &[definition("refund", "Refunds twice.")]);
     assert!(run.failed().contains("its definition is not pinned"), "{}", run.failed());
-    let mut run = TestRun::of(step(json!({"read": ["*"]}), json!([])));
-    lists(&mut run, TOOLS, &[definition("get_customer", "Finds.")]);
+    let mut run = TestRun::of(spec_with_step(json!({"read": ["*"]}), json!([])));
+    finish_listing(&mut run, TOOLS, &[definition("get_customer", "Finds.")]);
     assert!(run.failed().contains("has no tool refund"), "{}", run.failed());
 }
 
 #[test]
-fn a_step_whose_call_would_never_be_sent_is_refused_at_once() {
-    let found = errors(step(json!({}), json!([])));
+fn a_step_whose_call_would_never_be_sent_is_refused() {
+    let found_errors = errors(spec_with_step(json!({}), json!([])));
     assert!(
-        found.iter().any(|error| error.contains("spec.steps[0].mcp: crm.refund may change something")),
-        "{found:?}"
+        found_errors.iter().any(|error| error.contains("spec.steps[0].mcp: crm.refund may change something")),
+        "{found_errors:?}"
     );
-    assert_eq!(errors(step(json!({"read": ["refund"]}), json!([]))), [""; 0]);
-    assert_eq!(errors(step(json!({"trust": "hints"}), json!([]))), [""; 0]);
+    assert_eq!(errors(spec_with_step(json!({"read": ["refund"]}), json!([]))), [""; 0]);
+    assert_eq!(errors(spec_with_step(json!({"trust": "hints"}), json!([]))), [""; 0]);
 }
 
 #[test]
-fn no_name_that_a_server_chooses_fits_a_glob_that_was_written_for_others() {
-    let mut spec = spec(json!({}), asks(json!({})));
+fn a_glob_without_a_server_name_matches_no_tool_of_a_server() {
+    let mut spec = spec(json!({}), gate_of_all_tools(json!({})));
     spec["agents"][0]["tools"] = json!(["note*"]);
     spec["tools"] = json!([{"name": "note", "step": "write", "description": "Writes."}]);
     spec["steps"] = json!([agent("handle", "clerk", "help"), {"name": "write", "set": {"value": "noted"}}]);
     let run = TestRun::of(spec);
     assert_eq!(run.calls(), ["handle@1"], "the server is not asked");
-    assert_eq!(offered(&run, "handle"), ["note"]);
+    assert_eq!(offered_tools(&run, "handle"), ["note"]);
 }
 
 #[test]
 fn definitions_that_are_too_long_for_a_model_fail_the_turn() {
-    let mut run = TestRun::of(spec(json!({}), asks(json!({}))));
+    let mut run = TestRun::of(spec(json!({}), gate_of_all_tools(json!({}))));
     let tools: Vec<_> = (0..12).map(|at| definition(&format!("tool_{at}"), &"x".repeat(12_000))).collect();
-    lists(&mut run, TOOLS, &tools);
+    finish_listing(&mut run, TOOLS, &tools);
     assert!(run.failed().contains("at most 131072"), "{}", run.failed());
 }
 
 #[test]
 fn a_rejected_call_is_not_asked_about_again() {
-    let mut run = listed(json!({}), asks(json!({})));
+    let mut run = run_with_tools(json!({}), gate_of_all_tools(json!({})));
     turn(&mut run, "handle", &[("c1", "crm__refund", "{}")]);
     run.decide(GATE, decided(Verdict::Reject));
     turn(&mut run, "handle/.turn-2", &[("c2", "crm__refund", "{}")]);

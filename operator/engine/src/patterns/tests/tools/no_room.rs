@@ -6,7 +6,7 @@ use super::{equal::CALL, gates, meanwhile::fail_call, result, spec, turn};
 use crate::tests::test_run::TestRun;
 
 /// Returns a run whose agent has paid, and whose steps have one attempt.
-fn paid(change: impl Fn(&mut Value)) -> TestRun {
+fn run_after_payment(change: impl Fn(&mut Value)) -> TestRun {
     let mut spec = spec(gates(json!([])));
     spec["steps"][0]["retry"] = json!({"limit": 0});
     change(&mut spec);
@@ -17,8 +17,8 @@ fn paid(change: impl Fn(&mut Value)) -> TestRun {
 }
 
 #[test]
-fn a_turn_without_room_is_made_again_as_often_as_it_takes() {
-    let mut run = paid(|_| {});
+fn a_turn_without_memory_is_repeated_without_a_limit() {
+    let mut run = run_after_payment(|_| {});
     for attempt in 1..=10 {
         assert_eq!(run.calls(), [format!("handle/.turn-2@{attempt}")]);
         fail_call(&mut run, "handle/.turn-2", attempt, "TooLarge", &[], true);
@@ -30,16 +30,16 @@ fn a_turn_without_room_is_made_again_as_often_as_it_takes() {
 }
 
 #[test]
-fn an_answer_that_is_too_large_at_any_time_is_not_asked_for_again() {
-    let mut run = paid(|_| {});
+fn an_answer_above_the_size_limit_is_not_requested_again() {
+    let mut run = run_after_payment(|_| {});
     fail_call(&mut run, "handle/.turn-2", 1, "TooLarge", &[], false);
     run.later(3600);
     assert!(run.calls().is_empty(), "{:?}", run.calls());
 }
 
 #[test]
-fn other_failures_are_counted_beside_those_without_room() {
-    let mut run = paid(|spec| spec["steps"][0]["retry"] = json!({"limit": 1}));
+fn failures_without_memory_do_not_count_as_attempts() {
+    let mut run = run_after_payment(|spec| spec["steps"][0]["retry"] = json!({"limit": 1}));
     for (attempt, class) in [(1, "TooLarge"), (2, "Unreachable"), (3, "TooLarge")] {
         assert_eq!(run.calls(), [format!("handle/.turn-2@{attempt}")]);
         fail_call(&mut run, "handle/.turn-2", attempt, class, &[], true);

@@ -14,19 +14,19 @@ use crate::{
 
 fn schema() -> Validator {
     let mut schema = crds::declared_schema("Approval")["properties"]["spec"]["properties"]["request"].clone();
-    closed(&mut schema);
+    close(&mut schema);
     jsonschema::options().build(&schema).unwrap()
 }
 
 /// Closes the schema, so that fields that the API server would drop are errors.
-fn closed(schema: &mut Value) {
+fn close(schema: &mut Value) {
     if let Some(fields) = schema.as_object_mut() {
         if fields.contains_key("properties") && !fields.contains_key("x-kubernetes-preserve-unknown-fields") {
             fields.insert("additionalProperties".to_owned(), json!(false));
         }
-        fields.values_mut().for_each(closed);
+        fields.values_mut().for_each(close);
     } else if let Some(items) = schema.as_array_mut() {
-        items.iter_mut().for_each(closed);
+        items.iter_mut().for_each(close);
     }
 }
 
@@ -122,7 +122,7 @@ fn call() -> impl Strategy<Value = Value> {
 }
 
 /// Returns the errors that the API server would find in the requests of a run, and the number of requests.
-fn wrong(run: &TestRun, schema: &Validator) -> (Vec<String>, usize) {
+fn find_errors(run: &TestRun, schema: &Validator) -> (Vec<String>, usize) {
     let (mut found, open) = (Vec::new(), run.open());
     for path in &open {
         let request = &run.asked(path).request;
@@ -135,7 +135,7 @@ fn wrong(run: &TestRun, schema: &Validator) -> (Vec<String>, usize) {
 }
 
 /// Returns a run with a gate about every call.
-fn asking() -> TestRun {
+fn run_with_gate_about_all_calls() -> TestRun {
     let every = json!([{"name": "every", "type": "toolExecution", "hitl": gate(json!({}))}]);
     let mut spec = super::spec(gates(every));
     spec["agents"][0]["tools"] = json!(["*", "ask-human", "human_intervention.request"]);
@@ -146,23 +146,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_a_model_says_the_api_server_stores_the_requests(text in words(), calls in proptest::collection::vec(call(), 1..6)) {
+    fn the_api_server_accepts_the_requests_for_any_answer_of_a_model(text in words(), calls in proptest::collection::vec(call(), 1..6)) {
         println!("tried: 1 property cases");
-        let mut run = asking();
+        let mut run = run_with_gate_about_all_calls();
         raw_turn(&mut run, "handle", json!({"text": text, "calls": calls}));
-        let (found, _) = wrong(&run, &schema());
+        let (found, _) = find_errors(&run, &schema());
         prop_assert!(found.is_empty(), "{found:#?}");
     }
 }
 
 #[test]
-fn the_requests_are_judged_so_that_the_law_is_not_empty() {
+fn the_generated_answers_lead_to_requests() {
     let mut run = run(json!([{"name": "every", "type": "toolExecution", "hitl": gate(json!({}))}]));
     let questions =
         json!({"questions": [{"question": "Which?", "options": [{"label": "a"}, {"label": "b"}]}]}).to_string();
     let calls = json!([{"id": "1", "tool": "refund", "arguments": r#"{"amount":1}"#}, {"id": "2", "tool": "ask-human", "arguments": questions}]);
     raw_turn(&mut run, "handle", json!({"text": "x", "calls": calls}));
-    assert_eq!(wrong(&run, &schema()), (Vec::new(), 2));
+    assert_eq!(find_errors(&run, &schema()), (Vec::new(), 2));
     let strict = jsonschema::options().build(&json!({"properties": {"prompt": {"maxLength": 1}}})).unwrap();
-    assert_eq!(wrong(&run, &strict).0.len(), 2, "both prompts are longer");
+    assert_eq!(find_errors(&run, &strict).0.len(), 2, "both prompts are longer");
 }
