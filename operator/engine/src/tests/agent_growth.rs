@@ -45,12 +45,12 @@ fn step(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &mut Blobs) -> T
 }
 
 /// Returns the result of a call: a turn of the model calls `calls` tools, a tool answers.
-fn end(call: &Call, calls: usize, number: usize) -> Fact {
-    let asked =
+fn finish_call(call: &Call, calls: usize, number: usize) -> Fact {
+    let lookup_call =
         |at: usize| json!({"id": format!("{number}-{at}"), "tool": "lookup", "arguments": format!("{{\"id\":{at}}}")});
     let reply = match &call.content {
         CallContent::Agent(_) => Reply {
-            response: json!({"text": "", "calls": (0..calls).map(asked).collect::<Vec<Value>>()}),
+            response: json!({"text": "", "calls": (0..calls).map(lookup_call).collect::<Vec<Value>>()}),
             facts: BTreeMap::from([("calls".to_owned(), calls.to_string())]),
             ..Reply::default()
         },
@@ -60,36 +60,36 @@ fn end(call: &Call, calls: usize, number: usize) -> Fact {
     Fact::CallFinished { path: call.path.clone(), attempt: call.attempt, result: Ok(reply), at }
 }
 
-fn ends(transition: &Transition, calls: usize, number: usize) -> Vec<Fact> {
+fn finish_calls(transition: &Transition, calls: usize, number: usize) -> Vec<Fact> {
     let commands = transition.commands.iter();
-    let all = commands.filter_map(|command| if let Command::Call(call) = command { Some(&**call) } else { None });
-    all.map(|call| end(call, calls, number)).collect()
+    let calls_in_flight = commands.filter_map(|command| if let Command::Call(call) = command { Some(&**call) } else { None });
+    calls_in_flight.map(|call| finish_call(call, calls, number)).collect()
 }
 
-/// Returns the number of records of a run after these turns with these calls each, and the number that a further
-/// transition reads.
-fn looked_at(turns: usize, calls: usize) -> (usize, usize) {
+/// Drives a run through `turns` turns with `calls` calls each. Returns the number of its records, and the number of
+/// records that the next transition reads.
+fn count_read_records(turns: usize, calls: usize) -> (usize, usize) {
     let (plan, mut blobs) = (plan(), Blobs::new());
     let mut transition = step(&plan, Journal::default(), Vec::new(), &mut blobs);
     for number in 1..=turns {
-        let facts = ends(&transition, calls, number);
+        let facts = finish_calls(&transition, calls, number);
         assert_eq!(facts.len(), 1, "the model is asked");
         transition = step(&plan, transition.journal, facts, &mut blobs);
-        let facts = ends(&transition, calls, number);
+        let facts = finish_calls(&transition, calls, number);
         assert_eq!(facts.len(), calls);
         transition = step(&plan, transition.journal, facts, &mut blobs);
     }
     let records = transition.journal.records().len();
     let journal = Journal::new(transition.journal.seq(), transition.journal.records().to_vec());
-    let (_, looked) = reads::of(|| step(&plan, journal, Vec::new(), &mut blobs));
-    (records, looked)
+    let (_, reads_of_records) = reads::of(|| step(&plan, journal, Vec::new(), &mut blobs));
+    (records, reads_of_records)
 }
 
 #[test]
-fn a_transition_of_an_agent_looks_at_each_record_a_few_times_however_many_there_are() {
+fn a_transition_of_an_agent_reads_each_record_at_most_12_times() {
     for (turns, calls) in [(5, 2), (60, 2), (10, 32)] {
-        let (records, looked) = looked_at(turns, calls);
+        let (records, reads_of_records) = count_read_records(turns, calls);
         assert_eq!(records, turns * (calls + 1) + 1);
-        assert!(looked <= 12 * records, "{turns} turns of {calls} calls: {looked} looks at {records} records");
+        assert!(reads_of_records <= 12 * records, "{turns} turns of {calls} calls: {reads_of_records} looks at {records} records");
     }
 }

@@ -40,11 +40,11 @@ fn step(name: &str, kind: u8, before: Option<&str>) -> Value {
 }
 
 fn list(kinds: &[u8]) -> Vec<Value> {
-    let one = |(at, kind): (usize, &u8)| {
+    let step_at = |(at, kind): (usize, &u8)| {
         let reviewed = kinds[..at].iter().any(|kind| kind % 5 != 1);
         step(&format!("s{at}"), *kind, reviewed.then_some("something"))
     };
-    kinds.iter().enumerate().map(one).collect()
+    kinds.iter().enumerate().map(step_at).collect()
 }
 
 /// Generates a spec of one of the patterns.
@@ -129,18 +129,18 @@ pub(crate) fn spec() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Returns a number that is always the same for a path and attempt.
-fn lot(path: &str, attempt: i32, of: usize) -> usize {
+/// Returns a number below `count` that is always the same for a path and attempt.
+fn choose_by_path(path: &str, attempt: i32, count: usize) -> usize {
     let digest = Digest::of_bytes(format!("{path}@{attempt}").as_bytes());
-    usize::from_str_radix(digest.short(6), 16).unwrap() % of
+    usize::from_str_radix(digest.short(6), 16).unwrap() % count
 }
 
 /// Returns the fact about an open record, which depends on its path and attempt only.
-fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Moment) -> Fact {
+fn fact(record: &StepRecord, allowed_verdicts: &BTreeMap<String, Vec<Verdict>>, at: Moment) -> Fact {
     let (path, attempt) = (record.path.clone(), record.attempt);
     if record.kind == StepKind::Hitl {
-        let allowed = &allowed[&path];
-        let verdict = allowed[lot(&path, 1, allowed.len())];
+        let allowed_verdicts = &allowed_verdicts[&path];
+        let verdict = allowed_verdicts[choose_by_path(&path, 1, allowed_verdicts.len())];
         let outcome = Outcome {
             verdict: Some(verdict),
             phase: ApprovalPhase::of(verdict),
@@ -151,46 +151,46 @@ fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Momen
         };
         return Fact::ApprovalDecided { path, outcome: Box::new(outcome) };
     }
-    if lot(&path, attempt, 6) == 0 && !path.starts_with('.') {
+    if choose_by_path(&path, attempt, 6) == 0 && !path.starts_with('.') {
         let failure = Failure {
             class: "Status".into(),
             message: "no".into(),
-            retryable: lot(&path, attempt, 2) == 0,
-            unknown: lot(&path, attempt, 4) == 0,
+            retryable: choose_by_path(&path, attempt, 2) == 0,
+            unknown: choose_by_path(&path, attempt, 4) == 0,
             not_before: None,
             facts: BTreeMap::new(),
             log: None,
         };
         return Fact::CallFinished { path, attempt, result: Err(failure), at };
     }
-    let place = path.trim_start_matches('.').split(['#', '/', '-']).next().unwrap_or_default().to_owned();
-    let text = match place.as_str() {
+    let first_part = path.trim_start_matches('.').split(['#', '/', '-']).next().unwrap_or_default().to_owned();
+    let text = match first_part.as_str() {
         "router" => r#"{"route": "b1"}"#.to_owned(),
-        "evaluator" => format!("{{\"score\": {}}}", 60 + 10 * lot(&path, attempt, 4)),
+        "evaluator" => format!("{{\"score\": {}}}", 60 + 10 * choose_by_path(&path, attempt, 4)),
         "orchestrator" => r#"[{"task": "one"}, {"task": "two"}, {"task": "three"}]"#.to_owned(),
-        _ if path.contains("/.ask") || lot(&path, attempt, 3) > 0 => r#"{"ok": true}"#.to_owned(),
+        _ if path.contains("/.ask") || choose_by_path(&path, attempt, 3) > 0 => r#"{"ok": true}"#.to_owned(),
         _ => format!("reply of {path}"),
     };
     Fact::CallFinished { path, attempt, result: Ok(Reply { response: json!(text), ..Reply::default() }), at }
 }
 
-/// The result of a run, without what depends on the order of concurrent events.
+/// The end of a run and of its records, without the parts that depend on the order of concurrent events.
 #[derive(Debug, PartialEq)]
-struct Story {
+struct FinalRunState {
     end: End,
-    records: BTreeMap<(String, i32), Came>,
+    records: BTreeMap<(String, i32), FinalRecordState>,
 }
 
 /// The result of a record: its kind and phase, its response if it is short, the digest of its input.
-type Came = (StepKind, StepPhase, Option<Value>, Option<Digest>);
+type FinalRecordState = (StepKind, StepPhase, Option<Value>, Option<Digest>);
 
-/// Drives a run to its end. `chance` determines how many of the open records end together, which ones, and the crashes.
-fn run(plan: &Plan, mut chance: u64) -> Story {
-    let mut draw = |below: usize| {
-        chance ^= chance << 13;
-        chance ^= chance >> 7;
-        chance ^= chance << 17;
-        usize::try_from(chance % (below.max(1) as u64)).unwrap()
+/// Drives a run to its end. `random_state` is the seed of the order of events, of their batches, and of the crashes.
+fn run(plan: &Plan, mut random_state: u64) -> FinalRunState {
+    let mut draw = |limit: usize| {
+        random_state ^= random_state << 13;
+        random_state ^= random_state >> 7;
+        random_state ^= random_state << 17;
+        usize::try_from(random_state % (limit.max(1) as u64)).unwrap()
     };
     let mut now = Now::new(Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap()), "e");
     let (mut seq, mut records, mut blobs) = (Seq::NONE, Vec::<StepRecord>::new(), Blobs::new());
@@ -204,8 +204,8 @@ fn run(plan: &Plan, mut chance: u64) -> Story {
             facts.push(fact(open[draw(open.len())], &allowed, now.at));
         }
         if draw(5) == 0 && !facts.is_empty() {
-            let late = facts[draw(facts.len())].clone();
-            facts.push(late);
+            let repeated_fact = facts[draw(facts.len())].clone();
+            facts.push(repeated_fact);
         }
         let transition = advance(plan, Control::default(), Journal::new(seq, records.clone()), facts, &blobs, &now);
         assert!(transition.missing.is_empty());
@@ -234,11 +234,11 @@ fn run(plan: &Plan, mut chance: u64) -> Story {
                 replay.commands.is_empty() && replay.end == Some(end.clone()),
                 "a finished journal issues no command"
             );
-            let value = |r: &StepRecord| {
+            let final_state = |r: &StepRecord| {
                 let text = r.response.as_ref().map(|text| text.0.clone());
                 ((r.path.clone(), r.attempt), (r.kind, r.phase, text, r.input_digest.clone()))
             };
-            return Story { end, records: records.iter().map(value).collect() };
+            return FinalRunState { end, records: records.iter().map(final_state).collect() };
         }
     }
     panic!("the run does not end: {:#?}", records.iter().map(|r| (&r.path, r.attempt, r.phase)).collect::<Vec<_>>());
@@ -248,7 +248,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_order_any_batching_and_any_crash_come_to_the_same(spec in spec(), chances in prop::collection::vec(1_u64.., 2)) {
+    fn the_result_does_not_depend_on_order_batches_and_crashes(spec in spec(), chances in prop::collection::vec(1_u64.., 2)) {
         println!("tried: 1 property cases");
         let plan = plan_of(spec);
         let first = run(&plan, chances[0]);

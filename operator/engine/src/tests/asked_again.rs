@@ -10,15 +10,15 @@ use super::test_run::{TestRun, hitl};
 
 const HOUR: u64 = 3600;
 
-fn superseded(run: &TestRun, why: &str) -> Outcome {
+fn superseded_outcome(run: &TestRun, why: &str) -> Outcome {
     let reason = Some(format!("{why}: for a test"));
     Outcome { phase: ApprovalPhase::Superseded, reason, decided_at: Some(run.clock), ..Outcome::default() }
 }
 
 /// Supersedes the gate after some seconds, and returns the timeout of its next visit.
-fn supersede(run: &mut TestRun, path: &str, after: u64, why: &str, next: &str) -> Duration {
+fn supersede_after(run: &mut TestRun, path: &str, after: u64, why: &str, next: &str) -> Duration {
     run.clock = run.clock.after(Duration::from_secs(after));
-    let outcome = superseded(run, why);
+    let outcome = superseded_outcome(run, why);
     run.decide(path, outcome);
     let left = deadline(run, next).since(run.clock);
     // The timeout that people are told, which also determines whether a request is late.
@@ -30,15 +30,15 @@ fn deadline(run: &TestRun, path: &str) -> Moment {
     run.asked(path).request.deadline
 }
 
-fn gate_of(after: &str) -> TestRun {
+fn run_with_timeout(after: &str) -> TestRun {
     TestRun::new(json!([hitl("review", json!({"timeout": {"after": after, "action": "Approve"}}))]))
 }
 
 #[test]
-fn a_gate_whose_votes_were_voided_keeps_the_time_that_was_left() {
+fn a_gate_with_voided_votes_keeps_the_remaining_time() {
     for why in [Outcome::UNGUARDED, Outcome::VOTES_TOO_OLD] {
-        let mut run = gate_of("24h");
-        let left = supersede(&mut run, "review", 4 * HOUR, why, "review#2");
+        let mut run = run_with_timeout("24h");
+        let left = supersede_after(&mut run, "review", 4 * HOUR, why, "review#2");
         assert_eq!(left, Duration::from_secs(20 * HOUR), "{why}");
         let record = run.journal.superseded_before("review#2").unwrap();
         assert_eq!(record.path, "review");
@@ -46,37 +46,37 @@ fn a_gate_whose_votes_were_voided_keeps_the_time_that_was_left() {
 }
 
 #[test]
-fn it_has_an_hour_at_least_or_its_own_time_where_that_is_shorter() {
-    let mut run = gate_of("24h");
+fn a_repeated_gate_has_at_least_an_hour_or_its_own_shorter_time() {
+    let mut run = run_with_timeout("24h");
     assert_eq!(
-        supersede(&mut run, "review", 23 * HOUR + 3590, Outcome::UNGUARDED, "review#2"),
+        supersede_after(&mut run, "review", 23 * HOUR + 3590, Outcome::UNGUARDED, "review#2"),
         Duration::from_secs(HOUR)
     );
-    let mut run = gate_of("10m");
-    assert_eq!(supersede(&mut run, "review", 590, Outcome::UNGUARDED, "review#2"), Duration::from_secs(600));
+    let mut run = run_with_timeout("10m");
+    assert_eq!(supersede_after(&mut run, "review", 590, Outcome::UNGUARDED, "review#2"), Duration::from_secs(600));
 }
 
 #[test]
-fn it_keeps_no_more_than_a_gate_can_have_from_the_first_request_on() {
+fn repeated_gates_end_at_most_seven_days_after_the_first_request() {
     const DAY: u64 = 24 * HOUR;
-    let mut run = gate_of("168h");
+    let mut run = run_with_timeout("168h");
     let (mut path, begun) = ("review".to_owned(), run.clock);
     // The maximum is 7 days. The run is suspended between two requests, and a suspended run does not ask.
-    supersede(&mut run, &path, HOUR, Outcome::UNGUARDED, "review#2");
+    supersede_after(&mut run, &path, HOUR, Outcome::UNGUARDED, "review#2");
     path = "review#2".to_owned();
     for (seconds, left) in [(DAY, 6 * DAY - HOUR), (5 * DAY, DAY - HOUR)] {
         let next = format!("review#{}", path.trim_start_matches("review#").parse::<i32>().unwrap() + 1);
-        assert_eq!(supersede(&mut run, &path, seconds, Outcome::VOTES_TOO_OLD, &next), Duration::from_secs(left));
+        assert_eq!(supersede_after(&mut run, &path, seconds, Outcome::VOTES_TOO_OLD, &next), Duration::from_secs(left));
         path = next;
     }
     assert_eq!(deadline(&run, &path).since(begun), Duration::from_secs(7 * DAY));
 }
 
 #[test]
-fn people_have_an_hour_however_long_ago_it_asked_first() {
-    let mut run = gate_of("24h");
+fn a_gate_repeated_long_after_its_first_request_has_an_hour() {
+    let mut run = run_with_timeout("24h");
     // For most of that time no request was open, because the run was suspended.
-    let left = supersede(&mut run, "review", 8 * 24 * HOUR, Outcome::UNGUARDED, "review#2");
+    let left = supersede_after(&mut run, "review", 8 * 24 * HOUR, Outcome::UNGUARDED, "review#2");
     assert_eq!(
         left,
         Duration::from_secs(HOUR),
@@ -85,9 +85,9 @@ fn people_have_an_hour_however_long_ago_it_asked_first() {
 }
 
 #[test]
-fn a_gate_that_asks_again_for_another_reason_has_its_full_time() {
-    let mut run = gate_of("24h");
-    let left = supersede(&mut run, "review", 23 * HOUR, "asked too late", "review#2");
+fn a_gate_repeated_for_another_reason_has_its_full_time() {
+    let mut run = run_with_timeout("24h");
+    let left = supersede_after(&mut run, "review", 23 * HOUR, "asked too late", "review#2");
     assert_eq!(left, Duration::from_secs(24 * HOUR));
 }
 
@@ -96,7 +96,7 @@ fn the_levels_of_an_escalation_keep_their_time() {
     let escalation = json!([{"to": [{"kind": "User", "name": "carol"}]}]);
     let timeout = json!({"after": "24h", "action": "Escalate", "escalation": escalation});
     let mut run = TestRun::new(json!([hitl("review", json!({"timeout": timeout}))]));
-    supersede(&mut run, "review", 20 * HOUR, Outcome::UNGUARDED, "review#2");
+    supersede_after(&mut run, "review", 20 * HOUR, Outcome::UNGUARDED, "review#2");
     let level = &run.asked("review#2").request.timeout.escalation[0];
     assert_eq!(level.after.unwrap().duration(), Duration::from_secs(24 * HOUR));
 }

@@ -1,5 +1,5 @@
-//! Tests whose text a part of an evaluation reads: a scripted answer is its author's text, an answer of a model, a
-//! server or a person is not.
+//! Tests of the origin of a text: a scripted answer is text of the author, and an answer of a model, a server or a person
+//! is foreign text.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -13,7 +13,7 @@ use signoff_api::Verdict;
 use super::test_run::{TestRun, decided, gate};
 use crate::evaluation::{Observer, Part, observed};
 
-/// For each part, by its path, whether it read text of others.
+/// Records for the path of each evaluated part whether the part read foreign text.
 #[derive(Default)]
 struct Parts {
     current: Mutex<Option<String>>,
@@ -38,8 +38,8 @@ impl Observer for Parts {
     }
 }
 
-/// Evaluates a transition. Returns the parts that read text of others.
-fn foreign(evaluate: impl FnOnce()) -> Vec<String> {
+/// Runs `evaluate`, and returns the paths of the parts that read foreign text.
+fn parts_with_foreign_text(evaluate: impl FnOnce()) -> Vec<String> {
     let parts = Arc::new(Parts::default());
     observed(parts.clone(), evaluate);
     let parts = parts.is_foreign.lock().unwrap();
@@ -59,7 +59,7 @@ fn spec(provider: &str, steps: Value) -> Value {
 }
 
 /// Returns steps: the answer of the first one is validated, and the last one reads it.
-fn judged() -> Value {
+fn steps_with_validated_answer() -> Value {
     json!([
         {"name": "draft", "agent": {"name": "writer", "input": "write"}, "outputSchema": {"type": "object"}},
         {"name": "use", "set": {"value": "{{ steps.draft.response }}"}},
@@ -67,31 +67,31 @@ fn judged() -> Value {
 }
 
 #[test]
-fn a_scripted_answer_is_the_authors_text_and_a_models_is_not() {
+fn a_scripted_answer_is_text_of_the_author_unlike_a_models() {
     for (provider, expected) in [("script", &[][..]), ("model", &[".outputs", "draft", "use"])] {
-        let mut run = TestRun::of(spec(provider, judged()));
-        let found = foreign(|| {
+        let mut run = TestRun::of(spec(provider, steps_with_validated_answer()));
+        let paths = parts_with_foreign_text(|| {
             run.reply("draft", 1, "{}");
         });
-        assert_eq!(found, expected, "{provider}");
+        assert_eq!(paths, expected, "{provider}");
     }
 }
 
 #[test]
-fn a_scripted_answer_that_was_asked_for_again_is_the_authors_text() {
+fn a_scripted_answer_to_a_repeated_request_is_text_of_the_author() {
     for (provider, expected) in [("script", &[][..]), ("model", &[".outputs", "draft", "use"])] {
-        let mut run = TestRun::of(spec(provider, judged()));
+        let mut run = TestRun::of(spec(provider, steps_with_validated_answer()));
         run.reply("draft", 1, "no JSON");
         assert_eq!(run.calls(), ["draft/.ask-2@1"]);
-        let found = foreign(|| {
+        let paths = parts_with_foreign_text(|| {
             run.reply("draft/.ask-2", 1, "{}");
         });
-        assert_eq!(found, expected, "{provider}");
+        assert_eq!(paths, expected, "{provider}");
     }
 }
 
 #[test]
-fn beside_scripted_answers_those_of_servers_and_people_are_others_text() {
+fn answers_of_servers_and_people_are_foreign_text() {
     let steps = json!([
         {"name": "draft", "agent": {"name": "writer", "input": "write"}},
         {"name": "look", "http": {"method": "GET", "url": "http://x/"}},
@@ -100,7 +100,7 @@ fn beside_scripted_answers_those_of_servers_and_people_are_others_text() {
     let mut run = TestRun::of(spec("script", steps));
     run.reply("draft", 1, "hello");
     assert_eq!(
-        foreign(|| {
+        parts_with_foreign_text(|| {
             run.reply("look", 1, "x");
         }),
         [".outputs", "use"]
@@ -113,7 +113,7 @@ fn beside_scripted_answers_those_of_servers_and_people_are_others_text() {
     let mut run = TestRun::of(spec("script", steps));
     run.reply("draft", 1, "hello");
     assert_eq!(
-        foreign(|| {
+        parts_with_foreign_text(|| {
             run.decide("review", decided(Verdict::Approve));
         }),
         [".outputs", "use"]

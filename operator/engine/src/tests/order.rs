@@ -145,10 +145,10 @@ proptest! {
                 prop_assert_eq!(transition.journal.get(&old.path, old.attempt), Some(old), "a finished record is never edited");
             }
             let mut numbers: Vec<Seq> = transition.journal.records().iter().flat_map(|r| [Some(r.seq), r.done]).flatten().collect();
-            let drawn = numbers.len();
+            let count = numbers.len();
             numbers.sort_unstable();
             numbers.dedup();
-            prop_assert_eq!(numbers.len(), drawn, "each event has a number of its own");
+            prop_assert_eq!(numbers.len(), count, "each event has a number of its own");
             prop_assert!(numbers.last().is_none_or(|last| *last <= transition.journal.seq()));
             let open: Vec<_> = transition.journal.records().iter().filter(|r| !r.phase.is_end()).collect();
             prop_assert!(open.len() <= 1, "a chain does one thing at a time: {:?}", open);

@@ -16,7 +16,7 @@ fn set(name: &str, value: &str) -> Value {
 }
 
 /// Returns a run whose values have this limit, in bytes.
-fn within(of_run: u64, steps: Value) -> TestRun {
+fn run_with_limit(of_run: u64, steps: Value) -> TestRun {
     let values = ValueLimits { of_run, ..ValueLimits::default() };
     TestRun::under(chain_of(steps), Control { values, ..Control::default() })
 }
@@ -27,51 +27,51 @@ fn bytes_of(run: &TestRun) -> Option<i64> {
 }
 
 #[test]
-fn each_value_counts_once_however_often_it_is_referred_to() {
+fn a_value_that_is_used_several_times_counts_once() {
     let long = "x".repeat(5000);
-    let run = within(5000, json!([set("one", &long), set("two", &long), set("three", "short"), set("last", &long)]));
+    let run = run_with_limit(5000, json!([set("one", &long), set("two", &long), set("three", "short"), set("last", &long)]));
     assert!(matches!(run.transition.end, Some(End::Succeeded(_))), "{:?}", run.transition.end);
     assert_eq!(bytes_of(&run), Some(5000), "the output is the same value once more");
-    assert_eq!(bytes_of(&within(0, json!([set("one", "short")]))), None);
+    assert_eq!(bytes_of(&run_with_limit(0, json!([set("one", "short")]))), None);
 }
 
 #[test]
-fn a_value_for_which_there_is_no_room_fails_its_step_and_says_what_to_do() {
-    let run = within(6000, json!([set("one", &"x".repeat(5000)), set("two", &"y".repeat(5000)), set("last", "z")]));
+fn a_value_above_the_limit_of_the_run_fails_its_step_with_a_remedy() {
+    let run = run_with_limit(6000, json!([set("one", &"x".repeat(5000)), set("two", &"y".repeat(5000)), set("last", "z")]));
     let record = run.record("two");
     let error = record.error.as_ref().unwrap();
     assert_eq!((record.phase, error.class.as_str()), (StepPhase::Failed, "TooLarge"));
-    for words in ["10000 bytes", "the maximum is 6000", "--max-value-bytes-per-workflow"] {
-        assert!(error.message.contains(words), "{words} in {}", error.message);
+    for expected in ["10000 bytes", "the maximum is 6000", "--max-value-bytes-per-workflow"] {
+        assert!(error.message.contains(expected), "{expected} in {}", error.message);
     }
     assert!(run.failed().contains("two"), "{}", run.failed());
     assert_eq!(bytes_of(&run), Some(5000), "what was refused is not stored");
 }
 
 #[test]
-fn what_the_other_runs_of_the_namespace_leave_is_a_limit_too() {
+fn a_value_above_the_rest_of_the_namespace_fails_its_step() {
     let values = ValueLimits { left_in_namespace: 4000, ..ValueLimits::default() };
     let run =
         TestRun::under(chain_of(json!([set("one", &"x".repeat(5000))])), Control { values, ..Control::default() });
     let message = run.record("one").error.clone().unwrap().message;
-    for words in ["5000 bytes", "leave 4000", "delete Workflows", "--max-value-bytes-per-namespace"] {
-        assert!(message.contains(words), "{words} in {message}");
+    for expected in ["5000 bytes", "leave 4000", "delete Workflows", "--max-value-bytes-per-namespace"] {
+        assert!(message.contains(expected), "{expected} in {message}");
     }
 }
 
 #[test]
-fn a_gate_whose_context_has_no_room_does_not_ask() {
-    let shown = gate(json!({"contextDisplay": "x".repeat(5000)}));
-    let run = within(4999, json!([{"name": "ask", "hitl": shown}]));
+fn a_gate_whose_context_exceeds_the_limit_does_not_ask() {
+    let hitl = gate(json!({"contextDisplay": "x".repeat(5000)}));
+    let run = run_with_limit(4999, json!([{"name": "ask", "hitl": hitl}]));
     let error = run.record("ask").error.clone().unwrap();
     assert!(error.message.contains("the maximum is 4999"), "{}", error.message);
-    let fits = within(5000, json!([{"name": "ask", "hitl": shown}]));
-    assert_eq!(fits.transition.pending.len(), 1);
-    assert_eq!(bytes_of(&fits), Some(5000), "a gate's context counts while it waits, and after");
+    let run_at_limit = run_with_limit(5000, json!([{"name": "ask", "hitl": hitl}]));
+    assert_eq!(run_at_limit.transition.pending.len(), 1);
+    assert_eq!(bytes_of(&run_at_limit), Some(5000), "a gate's context counts while it waits, and after");
 }
 
 #[test]
-fn outputs_for_which_there_is_no_room_fail_the_run() {
+fn outputs_above_the_limit_fail_the_run() {
     let mut spec = chain_of(json!([set("one", &"x".repeat(900))]));
     spec["outputs"] = json!({"from": "{% for n in range(6) %}{{ steps.one.response }}{{ n }}{% endfor %}"});
     let values = ValueLimits { of_run: 5000, ..ValueLimits::default() };
@@ -82,8 +82,8 @@ fn outputs_for_which_there_is_no_room_fail_the_run() {
 }
 
 #[test]
-fn what_people_decided_is_kept_whatever_room_there_is() {
-    let mut run = within(0, json!([{"name": "ask", "hitl": gate(json!({"allowedVerdicts": ["Approve", "Reject"]}))}]));
+fn decisions_of_people_are_stored_above_the_limit() {
+    let mut run = run_with_limit(0, json!([{"name": "ask", "hitl": gate(json!({"allowedVerdicts": ["Approve", "Reject"]}))}]));
     run.decide("ask", signoff_api::Outcome { reason: Some("r".repeat(2000)), ..decided(Verdict::Approve) });
     let record = run.record("ask");
     assert_eq!(record.phase, StepPhase::Succeeded);
@@ -91,12 +91,12 @@ fn what_people_decided_is_kept_whatever_room_there_is() {
 }
 
 #[test]
-fn a_lower_limit_takes_nothing_from_a_run() {
-    let run = within(5000, json!([set("one", &"x".repeat(5000))]));
+fn a_lower_limit_keeps_the_values_that_are_already_stored() {
+    let run = run_with_limit(5000, json!([set("one", &"x".repeat(5000))]));
     let limits = ValueLimits { of_run: 10, ..ValueLimits::default() };
-    let known =
+    let references =
         References::of(&Journal::new(run.journal.seq(), run.journal.records().iter().cloned().collect()), limits);
-    let same = "x".repeat(5000);
-    assert_eq!(known.check_fit([same.as_str()]), Ok(()));
-    assert!(known.check_fit(["something else that is long enough"]).is_err());
+    let stored_text = "x".repeat(5000);
+    assert_eq!(references.check_fit([stored_text.as_str()]), Ok(()));
+    assert!(references.check_fit(["something else that is long enough"]).is_err());
 }

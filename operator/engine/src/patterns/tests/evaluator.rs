@@ -15,12 +15,12 @@ fn evaluator(more: Value) -> TestRun {
     for (key, value) in more.as_object().unwrap() {
         pattern[key] = value.clone();
     }
-    // `reviewGate` has the fields of the gate.
-    let asked = pattern.get("reviewGate").cloned();
-    if asked.is_some() {
+    // `reviewGate` has the `hitl` fields of the gate here, and its name in the spec.
+    let review_hitl = pattern.get("reviewGate").cloned();
+    if review_hitl.is_some() {
         pattern["reviewGate"] = json!("review");
     }
-    let gates: Vec<_> = asked.into_iter().map(|hitl| json!({"name": "review", "hitl": hitl})).collect();
+    let gates: Vec<_> = review_hitl.into_iter().map(|hitl| json!({"name": "review", "hitl": hitl})).collect();
     TestRun::of(of_pattern(json!({"pattern": {"evaluatorOptimizer": pattern}, "gates": gates})))
 }
 
@@ -29,7 +29,7 @@ fn judge(run: &mut TestRun, path: &str, score: i32) {
 }
 
 #[test]
-fn the_first_draft_is_the_producers_and_a_score_that_suffices_accepts_it() {
+fn a_draft_of_the_producer_with_a_sufficient_score_is_accepted() {
     let mut run = evaluator(json!({}));
     assert_eq!(run.prompt_at(".producer"), "write about tea");
     run.reply(".producer", 1, "tea!");
@@ -39,7 +39,7 @@ fn the_first_draft_is_the_producers_and_a_score_that_suffices_accepts_it() {
 }
 
 #[test]
-fn without_input_the_producer_goes_by_its_own_rendered_prompt() {
+fn a_producer_without_input_receives_its_rendered_system_prompt() {
     let mut spec =
         of_pattern(json!({"pattern": {"evaluatorOptimizer": {"producer": "a", "evaluator": {"agent": "judge"}}}}));
     spec["agents"][0]["system"] = json!("write about {{ inputs.topic }}");
@@ -48,7 +48,7 @@ fn without_input_the_producer_goes_by_its_own_rendered_prompt() {
 }
 
 #[test]
-fn below_the_score_the_draft_is_revised_and_judged_again() {
+fn a_draft_below_the_minimum_score_is_revised_and_judged_again() {
     let mut run = evaluator(json!({}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 10);
@@ -60,7 +60,7 @@ fn below_the_score_the_draft_is_revised_and_judged_again() {
 }
 
 #[test]
-fn an_answer_that_makes_no_sense_is_asked_for_once_more() {
+fn a_malformed_evaluation_is_requested_again_once() {
     let mut run = evaluator(json!({}));
     run.reply(".producer", 1, "d1");
     run.reply(".evaluator", 1, "great");
@@ -70,7 +70,7 @@ fn an_answer_that_makes_no_sense_is_asked_for_once_more() {
 }
 
 #[test]
-fn at_max_iterations_evaluations_without_acceptance_the_run_fails_after_one_revision_less() {
+fn the_run_fails_after_max_iterations_without_acceptance() {
     let mut run = evaluator(json!({}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 10);
@@ -82,7 +82,7 @@ fn at_max_iterations_evaluations_without_acceptance_the_run_fails_after_one_revi
 }
 
 #[test]
-fn on_exhausted_accept_best_takes_the_draft_with_the_highest_score() {
+fn accept_best_accepts_the_draft_with_the_highest_score() {
     let mut run = evaluator(json!({"onExhausted": "acceptBest", "accept": {"minScore": 90, "maxIterations": 2}}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 50);
@@ -91,18 +91,18 @@ fn on_exhausted_accept_best_takes_the_draft_with_the_highest_score() {
     assert_eq!(run.succeeded(), "d1");
 }
 
-fn reviewed() -> TestRun {
-    let all = json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Abort"]);
+fn run_at_review() -> TestRun {
+    let verdicts = json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Abort"]);
     let context = "{{ iteration }} {{ current_draft }} {{ current_evaluation.score }} {{ iterations | length }}";
-    let mut run = evaluator(json!({"reviewGate": gate(json!({"allowedVerdicts": all, "contextDisplay": context}))}));
+    let mut run = evaluator(json!({"reviewGate": gate(json!({"allowedVerdicts": verdicts, "contextDisplay": context}))}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 10);
     run
 }
 
 #[test]
-fn the_review_gate_shows_the_iteration_and_approve_ends_successfully_with_the_current_draft() {
-    let mut run = reviewed();
+fn approve_at_the_review_gate_accepts_the_current_draft() {
+    let mut run = run_at_review();
     let request = &run.asked(".review").request;
     assert_eq!(request.context.as_deref(), Some("1 d1 10 1"));
     assert_eq!(request.reviews.as_ref().unwrap().response, "d1");
@@ -111,7 +111,7 @@ fn the_review_gate_shows_the_iteration_and_approve_ends_successfully_with_the_cu
 }
 
 #[test]
-fn a_review_gate_whose_condition_does_not_hold_approves_no_draft() {
+fn a_review_gate_with_a_false_condition_approves_no_draft() {
     let pattern =
         json!({"producer": "a", "evaluator": {"agent": "judge"}, "reviewGate": "look", "accept": {"minScore": 80}});
     let gate = json!({"name": "look", "condition": "evaluation.score > 50", "hitl": gate(json!({}))});
@@ -127,25 +127,25 @@ fn a_review_gate_whose_condition_does_not_hold_approves_no_draft() {
 }
 
 #[test]
-fn respond_and_defer_revise_now_with_that_text() {
-    let mut run = reviewed();
+fn respond_and_defer_revise_the_draft_with_the_text() {
+    let mut run = run_at_review();
     run.respond(".review", "more sugar");
     assert!(run.prompt_at(".reviser").starts_with("revise d1 by dull and more sugar"), "{}", run.prompt_at(".reviser"));
-    let mut run = reviewed();
+    let mut run = run_at_review();
     run.defer(".review", "more milk");
     assert!(run.prompt_at(".reviser").contains("more milk"), "{}", run.prompt_at(".reviser"));
 }
 
 #[test]
-fn retry_revises_without_text() {
-    let mut run = reviewed();
+fn retry_revises_the_draft_without_a_text() {
+    let mut run = run_at_review();
     run.decide(".review", decided(Verdict::Retry));
     assert!(run.prompt_at(".reviser").starts_with("revise d1 by dull"), "{}", run.prompt_at(".reviser"));
 }
 
 #[test]
 fn a_modified_draft_is_evaluated_next_and_counts_as_an_iteration() {
-    let mut run = reviewed();
+    let mut run = run_at_review();
     run.modify(".review", json!({"draft": "mine"}));
     assert!(run.prompt_at(".evaluator#2").starts_with("judge mine (2)"));
     judge(&mut run, ".evaluator#2", 99);
@@ -154,33 +154,33 @@ fn a_modified_draft_is_evaluated_next_and_counts_as_an_iteration() {
 
 #[test]
 fn reject_ends_the_run_and_so_does_abort() {
-    let mut run = reviewed();
+    let mut run = run_at_review();
     run.decide(".review", decided(Verdict::Reject));
     run.rejected();
-    let mut run = reviewed();
+    let mut run = run_at_review();
     run.decide(".review", decided(Verdict::Abort));
     assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
 }
 
 #[test]
-fn so_many_drafts_are_judged_however_often_people_want_another() {
+fn max_iterations_limits_the_drafts_that_people_request() {
     let review = gate(json!({"allowedVerdicts": ["Approve", "Retry"]}));
     let mut run = evaluator(json!({"accept": {"minScore": 80, "maxIterations": 6}, "reviewGate": review}));
     run.reply(".producer", 1, "d");
     for visit in 1..=6 {
-        let at = |path: &str, visit: usize| if visit == 1 { path.to_owned() } else { format!("{path}#{visit}") };
-        judge(&mut run, &at(".evaluator", visit), 10);
+        let path_of_visit = |path: &str, visit: usize| if visit == 1 { path.to_owned() } else { format!("{path}#{visit}") };
+        judge(&mut run, &path_of_visit(".evaluator", visit), 10);
         if visit < 6 {
-            run.decide(&at(".review", visit), decided(Verdict::Retry));
-            run.reply(&at(".reviser", visit), 1, "d");
+            run.decide(&path_of_visit(".review", visit), decided(Verdict::Retry));
+            run.reply(&path_of_visit(".reviser", visit), 1, "d");
         }
     }
     assert!(run.failed().contains("6 were judged"), "{}", run.failed());
 }
 
 #[test]
-fn iterations_are_counted_across_pauses_and_each_asks_anew() {
-    let mut run = reviewed();
+fn each_iteration_has_its_own_request_and_counts() {
+    let mut run = run_at_review();
     run.decide(".review", decided(Verdict::Retry));
     run.reply(".reviser", 1, "d2");
     judge(&mut run, ".evaluator#2", 20);

@@ -5,12 +5,12 @@ use signoff_api::Verdict;
 
 use crate::tests::test_run::{TestRun, agent, decided, errors, gate, hitl, of_pattern, set};
 
-fn graph(nodes: Value, edges: Value) -> Value {
+fn graph_spec(nodes: Value, edges: Value) -> Value {
     of_pattern(json!({"pattern": {"graph": {"edges": edges}}, "steps": nodes}))
 }
 
-fn budget() -> Value {
-    graph(
+fn spec_with_review_loop() -> Value {
+    graph_spec(
         json!([
             agent("plan", "a", "plan"),
             hitl("review", json!({"onReject": "stop", "approveText": "approve"})),
@@ -31,8 +31,8 @@ fn budget() -> Value {
 }
 
 #[test]
-fn a_node_runs_then_the_first_matching_edge_and_no_edge_ends_the_run() {
-    let mut run = TestRun::of(budget());
+fn a_run_follows_the_first_matching_edge_and_ends_without_one() {
+    let mut run = TestRun::of(spec_with_review_loop());
     assert_eq!(run.calls(), ["plan@1"]);
     run.reply("plan", 1, "p");
     run.approve("review");
@@ -42,7 +42,7 @@ fn a_node_runs_then_the_first_matching_edge_and_no_edge_ends_the_run() {
 
 #[test]
 fn each_visit_of_a_gate_is_a_new_approval() {
-    let mut run = TestRun::of(budget());
+    let mut run = TestRun::of(spec_with_review_loop());
     run.reply("plan", 1, "p");
     run.respond("review", "cheaper");
     assert!(run.prompt_at("revise").starts_with("revise by cheaper"));
@@ -54,16 +54,16 @@ fn each_visit_of_a_gate_is_a_new_approval() {
 }
 
 #[test]
-fn a_gates_edges_are_evaluated_on_reject_too() {
-    let mut run = TestRun::of(budget());
+fn edges_of_a_gate_are_evaluated_after_a_reject() {
+    let mut run = TestRun::of(spec_with_review_loop());
     run.reply("plan", 1, "p");
     run.decide("review", decided(Verdict::Reject));
     assert_eq!(run.succeeded(), "no");
 }
 
 #[test]
-fn only_a_reject_with_no_matching_edge_stops_the_run() {
-    let mut run = TestRun::of(graph(
+fn a_reject_without_a_matching_edge_ends_the_run() {
+    let mut run = TestRun::of(graph_spec(
         json!([hitl("ask", json!({})), set("go", "gone")]),
         json!([{"from": "ask", "choose": [{"when": "hitl_response == 'approved'", "to": "go"}]}]),
     ));
@@ -72,21 +72,21 @@ fn only_a_reject_with_no_matching_edge_stops_the_run() {
 }
 
 #[test]
-fn an_edge_without_a_condition_does_not_lead_on_from_a_no() {
-    let start =
-        || TestRun::of(graph(json!([hitl("ask", json!({})), set("go", "gone")]), json!([{"from": "ask", "to": "go"}])));
-    let mut run = start();
+fn an_edge_without_a_condition_is_not_followed_after_a_reject() {
+    let run_at_gate =
+        || TestRun::of(graph_spec(json!([hitl("ask", json!({})), set("go", "gone")]), json!([{"from": "ask", "to": "go"}])));
+    let mut run = run_at_gate();
     run.decide("ask", decided(Verdict::Reject));
     run.rejected();
-    let mut run = start();
+    let mut run = run_at_gate();
     run.approve("ask");
     assert_eq!(run.succeeded(), "gone");
 }
 
 #[test]
-fn an_edge_is_chosen_by_the_option_that_was_chosen() {
+fn a_condition_of_an_edge_reads_the_chosen_option() {
     let form = json!({"questions": [{"id": "how", "options": [{"id": "fast", "label": "Fast"}, {"id": "slow", "label": "Slow"}]}]});
-    let mut run = TestRun::of(graph(
+    let mut run = TestRun::of(graph_spec(
         json!([hitl("ask", json!({"form": form})), set("hare", "h"), set("tortoise", "t")]),
         json!([{"from": "ask", "choose": [
             {"when": "hitl_response == 'Fast'", "to": "hare"},
@@ -97,8 +97,8 @@ fn an_edge_is_chosen_by_the_option_that_was_chosen() {
 }
 
 #[test]
-fn all_nodes_exist_from_the_start() {
-    let run = TestRun::of(graph(
+fn a_condition_can_read_a_node_that_has_not_run() {
+    let run = TestRun::of(graph_spec(
         json!([
             set("one", "{{ steps.two.status }} {{ steps.two.response is none }} {{ steps.two.visits | length }}"),
             set("two", "x")
@@ -110,23 +110,23 @@ fn all_nodes_exist_from_the_start() {
 }
 
 #[test]
-fn max_iterations_is_per_node_and_max_steps_in_all_and_both_survive_pauses() {
+fn max_iterations_limits_each_node_and_max_steps_the_run() {
     let nodes = json!([hitl("ask", json!({})), set("again", "x")]);
     let edges = json!([{"from": "ask", "choose": [{"when": "hitl_response != 'stop'", "to": "again"}]}, {"from": "again", "to": "ask"}]);
-    let with = |field: &str, limit: i32| {
-        let mut spec = graph(nodes.clone(), edges.clone());
+    let run_with_limit = |field: &str, limit: i32| {
+        let mut spec = graph_spec(nodes.clone(), edges.clone());
         spec["pattern"]["graph"][field] = json!(limit);
         TestRun::of(spec)
     };
-    let mut run = with("maxIterations", 2);
+    let mut run = run_with_limit("maxIterations", 2);
     run.respond("ask", "on");
     run.respond("ask#2", "on");
     assert!(run.failed().contains("step ask has run 2 times"), "{}", run.failed());
-    let mut run = with("maxSteps", 3);
+    let mut run = run_with_limit("maxSteps", 3);
     run.respond("ask", "on");
     run.respond("ask#2", "on");
     assert!(run.failed().contains("3 steps have run"), "{}", run.failed());
-    let mut run = with("maxSteps", 3);
+    let mut run = run_with_limit("maxSteps", 3);
     run.respond("ask", "on");
     run.respond("ask#2", "stop");
     assert_eq!(run.succeeded(), "stop", "neither fails a run that just ended");
@@ -134,26 +134,26 @@ fn max_iterations_is_per_node_and_max_steps_in_all_and_both_survive_pauses() {
 
 #[test]
 fn entry_defaults_to_the_first_node() {
-    let mut spec = graph(json!([set("one", "1"), set("two", "2")]), json!([{"from": "two", "to": "one"}]));
+    let mut spec = graph_spec(json!([set("one", "1"), set("two", "2")]), json!([{"from": "two", "to": "one"}]));
     assert!(errors(spec.clone())[0].contains("no edge leads to two"));
     spec["pattern"]["graph"]["entry"] = json!("two");
     assert_eq!(TestRun::of(spec).succeeded(), "1");
 }
 
 #[test]
-fn ends_exist_all_nodes_are_reachable_and_some_node_may_be_the_last() {
-    let found = errors(graph(json!([set("one", "1")]), json!([{"from": "one", "to": "nowhere"}])));
-    assert!(found[0].contains("edges[0].to: there is no step nowhere"), "{found:?}");
-    let found = errors(graph(
+fn unknown_targets_and_graphs_without_an_end_are_refused() {
+    let found_errors = errors(graph_spec(json!([set("one", "1")]), json!([{"from": "one", "to": "nowhere"}])));
+    assert!(found_errors[0].contains("edges[0].to: there is no step nowhere"), "{found_errors:?}");
+    let found_errors = errors(graph_spec(
         json!([set("one", "1"), set("two", "2")]),
         json!([{"from": "one", "to": "two"}, {"from": "two", "to": "one"}]),
     ));
-    assert!(found[0].contains("the run could never end"), "{found:?}");
+    assert!(found_errors[0].contains("the run could never end"), "{found_errors:?}");
 }
 
 #[test]
 fn a_condition_without_a_value_fails_the_run_naming_the_edge() {
-    let run = TestRun::of(graph(
+    let run = TestRun::of(graph_spec(
         json!([set("one", "text"), set("two", "2")]),
         json!([{"from": "one", "choose": [{"when": "steps.one.response < 5", "to": "two"}]}]),
     ));
@@ -162,7 +162,7 @@ fn a_condition_without_a_value_fails_the_run_naming_the_edge() {
 
 #[test]
 fn a_choice_without_else_is_a_warning() {
-    let run = TestRun::of(graph(
+    let run = TestRun::of(graph_spec(
         json!([set("one", "x"), set("two", "2")]),
         json!([{"from": "one", "choose": [{"when": "steps.one.response == 'y'", "to": "two"}]}]),
     ));
@@ -171,9 +171,9 @@ fn a_choice_without_else_is_a_warning() {
 }
 
 #[test]
-fn a_gate_that_retries_asks_again_and_one_that_defers_goes_back_to_what_it_reviews() {
+fn retry_asks_again_and_defer_repeats_the_reviewed_node() {
     let verdicts = gate(json!({"allowedVerdicts": ["Approve", "Retry", "Defer"]}));
-    let mut run = TestRun::of(graph(
+    let mut run = TestRun::of(graph_spec(
         json!([agent("plan", "a", "plan"), {"name": "review", "hitl": verdicts}, set("end", "{{ steps.plan.response }}")]),
         json!([{"from": "plan", "to": "review"}, {"from": "review", "to": "end"}]),
     ));

@@ -30,19 +30,19 @@ fn spec(more: Value) -> Value {
     of_pattern(json!({"pattern": {"orchestratorWorkers": pattern}, "steps": steps, "gates": gates}))
 }
 
-fn divided(more: Value) -> TestRun {
+fn run_with_subtasks(more: Value) -> TestRun {
     let mut run = TestRun::of(spec(more));
     run.reply(".orchestrator", 1, r#"[{"task": "boil"}, {"task": "pour"}]"#);
     run
 }
 
-fn all() -> Value {
+fn all_verdicts() -> Value {
     json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Abort"])
 }
 
 #[test]
-fn the_orchestrator_answers_with_parts_and_each_worker_does_one() {
-    let mut run = divided(json!({}));
+fn each_worker_does_one_part_of_the_work() {
+    let mut run = run_with_subtasks(json!({}));
     assert_eq!(run.calls(), [".worker-0@1", ".worker-1@1"]);
     assert_eq!(run.prompt_at(".worker-1"), "do pour (1)");
     run.reply(".worker-1", 1, "poured");
@@ -51,7 +51,7 @@ fn the_orchestrator_answers_with_parts_and_each_worker_does_one() {
 }
 
 #[test]
-fn a_malformed_answer_is_asked_for_again_twice() {
+fn a_malformed_division_is_requested_again_twice() {
     let mut run = TestRun::of(spec(json!({"orchestrator": {"agent": "boss", "input": "x", "maxTasks": 1}})));
     run.reply(".orchestrator", 1, "boil it");
     assert!(run.prompt_at(".orchestrator/.ask-2").contains("no JSON array"));
@@ -62,15 +62,15 @@ fn a_malformed_answer_is_asked_for_again_twice() {
 }
 
 #[test]
-fn no_parts_succeed_with_no_workers() {
+fn a_division_without_parts_succeeds_without_workers() {
     let mut run = TestRun::of(spec(json!({"reduce": set("sum", "x")})));
     run.reply(".orchestrator", 1, "[]");
     assert_eq!(run.succeeded(), "");
 }
 
 #[test]
-fn max_workers_bounds_how_many_work_at_once() {
-    let mut run = divided(json!({"orchestrator": {"agent": "boss", "input": "x", "maxWorkers": 1}}));
+fn max_workers_limits_the_workers_at_the_same_time() {
+    let mut run = run_with_subtasks(json!({"orchestrator": {"agent": "boss", "input": "x", "maxWorkers": 1}}));
     assert_eq!(run.calls(), [".worker-0@1"]);
     run.reply(".worker-0", 1, "boiled");
     assert_eq!(run.calls(), [".worker-1@1"]);
@@ -78,7 +78,7 @@ fn max_workers_bounds_how_many_work_at_once() {
 
 #[test]
 fn approve_runs_exactly_the_stored_subtasks() {
-    let mut run = divided(
+    let mut run = run_with_subtasks(
         json!({"decompositionReview": gate(json!({"contextDisplay": "{{ task_count }} {{ subtasks[0].task }}"}))}),
     );
     let request = &run.asked(".decomposition").request;
@@ -91,15 +91,15 @@ fn approve_runs_exactly_the_stored_subtasks() {
 
 #[test]
 fn modify_replaces_the_subtasks() {
-    let mut run = divided(json!({"decompositionReview": gate(json!({}))}));
+    let mut run = run_with_subtasks(json!({"decompositionReview": gate(json!({}))}));
     run.modify(".decomposition", json!({"subtasks": [{"task": "stir"}]}));
     assert_eq!(run.calls(), [".worker-0@1"]);
     assert_eq!(run.prompt_at(".worker-0").lines().next(), Some("do stir (0)"));
 }
 
 #[test]
-fn defer_and_respond_divide_again_with_what_was_said_in_a_new_approval() {
-    let mut run = divided(json!({"decompositionReview": gate(json!({"allowedVerdicts": all()}))}));
+fn defer_and_respond_divide_again_with_the_feedback() {
+    let mut run = run_with_subtasks(json!({"decompositionReview": gate(json!({"allowedVerdicts": all_verdicts()}))}));
     run.defer(".decomposition", "smaller");
     assert!(run.prompt_at(".orchestrator#2").contains("smaller"));
     run.reply(".orchestrator#2", 1, r#"[{"task": "sip"}]"#);
@@ -111,52 +111,52 @@ fn defer_and_respond_divide_again_with_what_was_said_in_a_new_approval() {
 
 #[test]
 fn retry_divides_again_without_guidance() {
-    let mut run = divided(json!({"decompositionReview": gate(json!({"allowedVerdicts": all()}))}));
+    let mut run = run_with_subtasks(json!({"decompositionReview": gate(json!({"allowedVerdicts": all_verdicts()}))}));
     run.decide(".decomposition", decided(Verdict::Retry));
     assert!(run.prompt_at(".orchestrator#2").starts_with("divide tea"));
     assert!(!run.prompt_at(".orchestrator#2").contains("What people decided"));
 }
 
 #[test]
-fn abort_at_either_review_aborts() {
-    let mut run = divided(json!({"decompositionReview": gate(json!({}))}));
+fn abort_at_either_review_ends_the_run_as_aborted() {
+    let mut run = run_with_subtasks(json!({"decompositionReview": gate(json!({}))}));
     run.decide(".decomposition", decided(Verdict::Abort));
     assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
-    let mut run = reviewed(json!({}));
+    let mut run = run_at_reduce_review(json!({}));
     run.decide(".reduce-review", decided(Verdict::Abort));
     assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
 }
 
 #[test]
-fn reject_at_the_reduce_review_rejects() {
-    let mut run = reviewed(json!({"reduce": set("sum", "x")}));
+fn reject_at_the_reduce_review_ends_the_run_as_rejected() {
+    let mut run = run_at_reduce_review(json!({"reduce": set("sum", "x")}));
     run.decide(".reduce-review", decided(Verdict::Reject));
     run.rejected();
 }
 
 #[test]
-fn reject_stops_before_any_worker() {
-    let mut run = divided(json!({"decompositionReview": gate(json!({}))}));
+fn reject_of_the_division_ends_the_run_before_the_workers() {
+    let mut run = run_with_subtasks(json!({"decompositionReview": gate(json!({}))}));
     run.decide(".decomposition", decided(Verdict::Reject));
     run.rejected();
 }
 
-fn reviewed(more: Value) -> TestRun {
+fn run_at_reduce_review(more: Value) -> TestRun {
     let verdicts = json!(["Approve", "Reject", "Modify", "Retry", "Defer", "Abort"]);
     let mut pattern = json!({"reduceReview": gate(json!({"allowedVerdicts": verdicts, "contextDisplay": "{{ workers[1].task }}={{ workers[1].response }} {{ num_workers }}"}))});
     for (key, value) in more.as_object().unwrap() {
         pattern[key] = value.clone();
     }
-    let mut run = divided(pattern);
+    let mut run = run_with_subtasks(pattern);
     run.reply(".worker-0", 1, "boiled");
     run.reply(".worker-1", 1, "poured");
     run
 }
 
 #[test]
-fn the_reduce_review_comes_before_reduce_and_approve_goes_on() {
+fn approve_at_the_reduce_review_runs_the_reduce_step() {
     let reduce = set("sum", "{% for w in workers %}{{ w.response }}/{{ w.status }};{% endfor %}");
-    let mut run = reviewed(json!({"reduce": reduce, "writeup": agent("write", "b", "write up {{ reduce.response }}")}));
+    let mut run = run_at_reduce_review(json!({"reduce": reduce, "writeup": agent("write", "b", "write up {{ reduce.response }}")}));
     assert_eq!(run.asked(".reduce-review").request.context.as_deref(), Some("pour=poured 2"));
     run.approve(".reduce-review");
     assert_eq!(run.prompt_at("write"), "write up boiled/succeeded;poured/succeeded;");
@@ -165,7 +165,7 @@ fn the_reduce_review_comes_before_reduce_and_approve_goes_on() {
 }
 
 #[test]
-fn a_writeup_says_the_reduce_step_by_its_name_and_outputs_say_both() {
+fn a_writeup_and_outputs_read_the_reduce_step_by_name() {
     let mut spec = spec(json!({"reduce": set("sum", "S"), "writeup": set("write", "{{ steps.sum.response }}!")}));
     spec["outputs"] = json!({"from": "{{ steps.sum.status }} {{ steps.write.response }}"});
     let mut run = TestRun::of(spec);
@@ -175,28 +175,28 @@ fn a_writeup_says_the_reduce_step_by_its_name_and_outputs_say_both() {
 }
 
 #[test]
-fn modify_replaces_what_workers_came_to() {
-    let mut run = reviewed(json!({}));
+fn modify_replaces_the_results_of_workers() {
+    let mut run = run_at_reduce_review(json!({}));
     run.modify(".reduce-review", json!({"workers": {"1": "spilt"}}));
     assert_eq!(run.succeeded(), "Worker 0: boiled\n\nWorker 1: spilt");
 }
 
 #[test]
-fn only_workers_that_there_are_can_be_named() {
-    let run = reviewed(json!({}));
+fn only_existing_workers_can_be_named() {
+    let run = run_at_reduce_review(json!({}));
     let schemas = run.asked(".reduce-review").request.parameters.clone().unwrap();
-    let takes = |verdict: &str, workers: Value| {
+    let is_valid_for = |verdict: &str, workers: Value| {
         let schema = serde_json::from_value(schemas.0[verdict].clone()).unwrap();
         crate::schema::Schema::compile(&schema).unwrap().is_valid(&json!({"workers": workers})).unwrap()
     };
-    assert!(takes("Modify", json!({"0": "a", "1": "b"})) && takes("Retry", json!([0, 1])));
-    assert!(!takes("Modify", json!({"2": "c"})) && !takes("Modify", json!({"01": "c"})));
-    assert!(!takes("Retry", json!([2])) && !takes("Retry", json!([])));
+    assert!(is_valid_for("Modify", json!({"0": "a", "1": "b"})) && is_valid_for("Retry", json!([0, 1])));
+    assert!(!is_valid_for("Modify", json!({"2": "c"})) && !is_valid_for("Modify", json!({"01": "c"})));
+    assert!(!is_valid_for("Retry", json!([2])) && !is_valid_for("Retry", json!([])));
 }
 
 #[test]
-fn retry_runs_the_named_workers_again_and_asks_again() {
-    let mut run = reviewed(json!({}));
+fn retry_repeats_the_named_workers_and_asks_again() {
+    let mut run = run_at_reduce_review(json!({}));
     let parameters = Some(serde_json::from_value(json!({"workers": [1]})).unwrap());
     run.decide(".reduce-review", signoff_api::Outcome { parameters, ..decided(Verdict::Retry) });
     assert_eq!(run.calls(), [".worker-1#2@1"]);
@@ -207,8 +207,8 @@ fn retry_runs_the_named_workers_again_and_asks_again() {
 }
 
 #[test]
-fn defer_runs_all_workers_again_with_the_guidance() {
-    let mut run = reviewed(json!({}));
+fn defer_repeats_all_workers_with_the_guidance() {
+    let mut run = run_at_reduce_review(json!({}));
     run.defer(".reduce-review", "slower");
     assert_eq!(run.calls(), [".worker-0#2@1", ".worker-1#2@1"]);
     assert!(run.prompt_at(".worker-0#2").contains("slower"));
@@ -216,8 +216,8 @@ fn defer_runs_all_workers_again_with_the_guidance() {
 }
 
 #[test]
-fn a_reduce_may_be_a_gate() {
-    let mut run = divided(json!({"reduce": hitl("sum", json!({}))}));
+fn a_gate_can_be_the_reduce_step() {
+    let mut run = run_with_subtasks(json!({"reduce": hitl("sum", json!({}))}));
     run.reply(".worker-0", 1, "x");
     run.reply(".worker-1", 1, "y");
     run.respond("sum", "enough");
@@ -225,8 +225,8 @@ fn a_reduce_may_be_a_gate() {
 }
 
 #[test]
-fn a_worker_that_fails_may_be_borne() {
-    let mut run = divided(
+fn a_run_can_continue_after_a_failed_worker() {
+    let mut run = run_with_subtasks(
         json!({"worker": {"agent": "a", "onError": "continue"}, "reduce": set("sum", "{{ workers[0].status }} {{ workers[1].status }}")}),
     );
     run.fail(".worker-0", 1, false, false);

@@ -8,7 +8,7 @@ use crate::{
     tests::test_run::{TestRun, agent, decided, errors, gate, hitl, in_branch, of_pattern, set},
 };
 
-fn parallel(steps: Value, reduce: Option<Value>) -> Value {
+fn parallel_spec(steps: Value, reduce: Option<Value>) -> Value {
     let mut spec = of_pattern(json!({"pattern": {"parallel": {}}, "steps": steps}));
     if let Some(reduce) = reduce {
         spec["pattern"]["parallel"]["reduce"] = reduce["name"].clone();
@@ -17,28 +17,28 @@ fn parallel(steps: Value, reduce: Option<Value>) -> Value {
     spec
 }
 
-fn two() -> Value {
+fn two_branches() -> Value {
     json!([in_branch("web", agent("search", "a", "web")), in_branch("news", agent("search", "a", "news"))])
 }
 
 #[test]
-fn branches_are_isolated_chains_all_at_once() {
-    let mut run = TestRun::of(parallel(two(), None));
+fn branches_run_at_the_same_time_and_cannot_read_each_other() {
+    let mut run = TestRun::of(parallel_spec(two_branches(), None));
     assert_eq!(run.calls(), ["web/search@1", "news/search@1"]);
     run.reply("web/search", 1, "w");
     run.reply("news/search", 1, "n");
     assert_eq!(run.succeeded(), "Branch web:\nw\n\n---\n\nBranch news:\nn");
-    let found = errors(parallel(
+    let found_errors = errors(parallel_spec(
         json!([in_branch("x", set("one", "1")), in_branch("y", set("two", "{{ steps.one.response }}"))]),
         None,
     ));
-    assert!(found[0].contains("spec.steps[1].set.value"), "{found:?}");
+    assert!(found_errors[0].contains("spec.steps[1].set.value"), "{found_errors:?}");
 }
 
 #[test]
-fn there_is_one_approval_per_paused_branch_all_pending_together_answered_in_any_order() {
+fn gates_of_branches_ask_together_and_are_decided_in_any_order() {
     let branch = |name| [in_branch(name, hitl("ask", json!({}))), in_branch(name, set("say", "{{ hitl_response }}"))];
-    let mut run = TestRun::of(parallel(json!([branch("x"), branch("y"), branch("z")].concat()), None));
+    let mut run = TestRun::of(parallel_spec(json!([branch("x"), branch("y"), branch("z")].concat()), None));
     assert_eq!(run.open(), ["x/ask", "y/ask", "z/ask"]);
     assert_eq!(run.transition.pending.len(), 3);
     run.respond("z/ask", "Z");
@@ -51,7 +51,7 @@ fn there_is_one_approval_per_paused_branch_all_pending_together_answered_in_any_
 
 #[test]
 fn max_parallel_bounds_the_calls_in_flight() {
-    let mut spec = parallel(two(), None);
+    let mut spec = parallel_spec(two_branches(), None);
     spec["pattern"]["parallel"]["maxParallel"] = json!(1);
     let mut run = TestRun::of(spec);
     assert_eq!(run.calls(), ["web/search@1"]);
@@ -60,20 +60,20 @@ fn max_parallel_bounds_the_calls_in_flight() {
 }
 
 #[test]
-fn branches_have_response_status_and_steps_in_declared_order() {
+fn a_reduce_step_reads_the_branches_in_the_declared_order() {
     let reduce = set(
         "sum",
         "{% for name, branch in branches.items() %}{{ name }}={{ branch.response[:1] }}/{{ branch.status }}/{{ branch.steps.search.response }};{% endfor %}",
     );
-    let mut run = TestRun::of(parallel(two(), Some(reduce)));
+    let mut run = TestRun::of(parallel_spec(two_branches(), Some(reduce)));
     run.reply("news/search", 1, "new");
     run.reply("web/search", 1, "wide");
     assert_eq!(run.succeeded(), "web=w/succeeded/wide;news=n/succeeded/new;");
 }
 
 #[test]
-fn reduce_is_any_step_and_begins_when_all_branches_are_done() {
-    let mut run = TestRun::of(parallel(two(), Some(agent("sum", "b", "sum up {{ last_response }}"))));
+fn a_reduce_step_begins_when_all_branches_are_done() {
+    let mut run = TestRun::of(parallel_spec(two_branches(), Some(agent("sum", "b", "sum up {{ last_response }}"))));
     run.reply("web/search", 1, "w");
     assert_eq!(run.calls(), ["news/search@1"]);
     run.reply("news/search", 1, "n");
@@ -83,14 +83,14 @@ fn reduce_is_any_step_and_begins_when_all_branches_are_done() {
 }
 
 #[test]
-fn the_steps_of_a_branch_may_stand_apart_and_run_in_the_order_of_the_list() {
+fn interleaved_steps_of_branches_run_in_the_order_of_the_list() {
     let steps = json!([
         in_branch("x", set("one", "1")),
         in_branch("y", set("one", "a")),
         in_branch("x", set("two", "{{ steps.one.response }}{{ steps[0].response }}2")),
         in_branch("y", set("two", "{{ steps.one.response }}b")),
     ]);
-    let run = TestRun::of(parallel(steps, None));
+    let run = TestRun::of(parallel_spec(steps, None));
     assert_eq!(run.succeeded(), "Branch x:\n112\n\n---\n\nBranch y:\nab");
     for path in ["x/one", "x/two", "y/one", "y/two"] {
         assert!(run.record(path).phase.is_end(), "{path}");
@@ -98,8 +98,8 @@ fn the_steps_of_a_branch_may_stand_apart_and_run_in_the_order_of_the_list() {
 }
 
 #[test]
-fn outputs_say_the_reduce_step_by_its_name() {
-    let mut spec = parallel(two(), Some(set("sum", "{{ last_response | length }}")));
+fn outputs_read_the_reduce_step_by_name() {
+    let mut spec = parallel_spec(two_branches(), Some(set("sum", "{{ last_response | length }}")));
     spec["outputs"] = json!({"from": "{{ steps.sum.response }} of {{ steps.sum.type }}"});
     let mut run = TestRun::of(spec.clone());
     run.reply("web/search", 1, "w");
@@ -110,31 +110,31 @@ fn outputs_say_the_reduce_step_by_its_name() {
 }
 
 #[test]
-fn a_reduce_gate_keeps_the_joined_text_by_approve_and_replaces_it_by_respond_or_modify() {
+fn a_reduce_gate_approves_or_replaces_the_joined_text() {
     let joined = "Branch x:\n1\n\n---\n\nBranch y:\n2";
-    let start = || {
+    let run_at_reduce_gate = || {
         let steps = json!([in_branch("x", set("s", "1")), in_branch("y", set("s", "2"))]);
-        TestRun::of(parallel(steps, Some(hitl("sum", json!({})))))
+        TestRun::of(parallel_spec(steps, Some(hitl("sum", json!({})))))
     };
-    let mut run = start();
+    let mut run = run_at_reduce_gate();
     assert_eq!(run.asked("sum").request.reviews.as_ref().unwrap().response, joined);
     run.approve("sum");
     assert_eq!(run.succeeded(), joined);
-    let mut run = start();
+    let mut run = run_at_reduce_gate();
     run.respond("sum", "mine");
     assert_eq!(run.succeeded(), "mine");
-    let mut run = start();
+    let mut run = run_at_reduce_gate();
     run.modify("sum", json!({"response": "edited"}));
     assert_eq!(run.succeeded(), "edited");
-    let mut run = start();
+    let mut run = run_at_reduce_gate();
     run.decide("sum", decided(Verdict::Reject));
     run.rejected();
 }
 
 #[test]
-fn a_branchs_answer_never_satisfies_the_reduce_gate() {
+fn a_decision_in_a_branch_does_not_decide_the_reduce_gate() {
     let steps = json!([in_branch("x", hitl("ask", json!({}))), in_branch("y", hitl("ask", json!({})))]);
-    let mut run = TestRun::of(parallel(steps, Some(hitl("sum", json!({})))));
+    let mut run = TestRun::of(parallel_spec(steps, Some(hitl("sum", json!({})))));
     run.approve("x/ask");
     run.approve("y/ask");
     assert_eq!(run.open(), ["sum"]);
@@ -142,12 +142,12 @@ fn a_branchs_answer_never_satisfies_the_reduce_gate() {
 }
 
 #[test]
-fn a_failing_branch_fails_the_run_after_its_siblings_were_cancelled_or_finished() {
-    let mut run = TestRun::of(parallel(two(), None));
+fn a_failed_branch_cancels_or_awaits_the_other_branches() {
+    let mut run = TestRun::of(parallel_spec(two_branches(), None));
     run.fail("web/search", 1, false, false);
     assert!(run.failed().contains("503"));
     assert!(run.record("news/search").phase.is_end(), "its sibling is called off");
-    let mut spec = parallel(two(), None);
+    let mut spec = parallel_spec(two_branches(), None);
     spec["pattern"]["parallel"]["failFast"] = json!(false);
     let mut run = TestRun::of(spec);
     run.fail("web/search", 1, false, false);
@@ -158,13 +158,13 @@ fn a_failing_branch_fails_the_run_after_its_siblings_were_cancelled_or_finished(
 }
 
 #[test]
-fn an_abort_in_a_branch_ends_all_and_keeps_what_is_finished() {
+fn an_abort_in_a_branch_ends_the_run_and_keeps_finished_steps() {
     let steps = json!([
         in_branch("x", hitl("ask", json!({}))),
         in_branch("y", set("s", "2")),
         in_branch("y", hitl("ask", json!({}))),
     ]);
-    let mut run = TestRun::of(parallel(steps, None));
+    let mut run = TestRun::of(parallel_spec(steps, None));
     run.decide("x/ask", decided(Verdict::Abort));
     assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
     assert_eq!(run.response("y/s"), "2");
@@ -178,28 +178,28 @@ fn an_agent_remembers_only_its_own_branch() {
         in_branch("x", agent("two", "a", "x2")),
         in_branch("y", agent("one", "a", "y1")),
     ]);
-    let mut run = TestRun::of(parallel(steps, None));
+    let mut run = TestRun::of(parallel_spec(steps, None));
     run.reply("y/one", 1, "from y");
     run.reply("x/one", 1, "from x");
     assert_eq!(run.conversation("x/two"), ["x1", "from x", "x2"]);
 }
 
 #[test]
-fn there_are_at_least_two_branches_and_reduce_has_a_name_of_its_own() {
-    let found = errors(parallel(json!([in_branch("x", set("s", "1"))]), Some(set("x", "1"))));
-    assert!(found.iter().any(|c| c.contains("at least two branches")), "{found:?}");
-    assert!(found.iter().any(|c| c.contains("steps[1].name")), "{found:?}");
+fn a_single_branch_and_a_reduce_named_like_a_branch_are_refused() {
+    let found_errors = errors(parallel_spec(json!([in_branch("x", set("s", "1"))]), Some(set("x", "1"))));
+    assert!(found_errors.iter().any(|c| c.contains("at least two branches")), "{found_errors:?}");
+    assert!(found_errors.iter().any(|c| c.contains("steps[1].name")), "{found_errors:?}");
 }
 
 #[test]
-fn a_gate_stands_in_every_branch_position() {
+fn a_gate_can_be_the_first_or_last_step_of_a_branch() {
     let steps = json!([
         in_branch("first", hitl("ask", json!({}))),
         in_branch("first", set("s", "1")),
         in_branch("last", set("s", "1")),
         in_branch("last", hitl("ask", gate(json!({})))),
     ]);
-    let mut run = TestRun::of(parallel(steps, None));
+    let mut run = TestRun::of(parallel_spec(steps, None));
     assert_eq!(run.open(), ["first/ask", "last/ask"]);
     run.modify("last/ask", json!({"response": "edited"}));
     run.approve("first/ask");
@@ -207,7 +207,7 @@ fn a_gate_stands_in_every_branch_position() {
 }
 
 #[test]
-fn replaying_a_run_that_failed_begins_nothing_that_its_limit_kept_waiting() {
+fn a_replay_of_a_failed_run_begins_no_waiting_calls() {
     let steps = json!([
         in_branch("a", hitl("ask", json!({}))),
         in_branch("a", agent("work", "a", "x")),
@@ -216,7 +216,7 @@ fn replaying_a_run_that_failed_begins_nothing_that_its_limit_kept_waiting() {
         in_branch("c", agent("fail", "b", "x")),
     ]);
     let mut run = TestRun::of(of_pattern(json!({"pattern": {"parallel": {"maxParallel": 1}}, "steps": steps})));
-    let approved =
+    let approval_at =
         |path: &str| Fact::ApprovalDecided { path: path.into(), outcome: Box::new(decided(Verdict::Approve)) };
     let at = run.clock;
     let failure = crate::transition::Failure {
@@ -228,8 +228,8 @@ fn replaying_a_run_that_failed_begins_nothing_that_its_limit_kept_waiting() {
         facts: std::collections::BTreeMap::new(),
         log: None,
     };
-    let ended = Fact::CallFinished { path: "c/fail".into(), attempt: 1, result: Err(failure), at };
-    run.take(vec![approved("a/ask"), approved("b/ask"), ended]);
+    let failed_call = Fact::CallFinished { path: "c/fail".into(), attempt: 1, result: Err(failure), at };
+    run.take(vec![approval_at("a/ask"), approval_at("b/ask"), failed_call]);
     run.failed();
     let records = run.journal.records().iter().count();
     run.take(Vec::new());

@@ -5,7 +5,7 @@ use signoff_api::Verdict;
 
 use crate::tests::test_run::{TestRun, agent, decided, errors, gate, hitl, in_branch, of_pattern, set};
 
-fn routing(review: Option<Value>) -> Value {
+fn routing_spec(review: Option<Value>) -> Value {
     let mut spec = of_pattern(json!({
         "pattern": {"routing": {"router": {"agent": "router", "input": "where to with {{ inputs.topic }}?"}}},
         "steps": [
@@ -24,7 +24,7 @@ fn routing(review: Option<Value>) -> Value {
 
 #[test]
 fn the_router_answers_with_a_route_and_its_steps_run_as_a_chain() {
-    let mut run = TestRun::of(routing(None));
+    let mut run = TestRun::of(routing_spec(None));
     assert_eq!(run.calls(), [".router@1"]);
     assert!(
         run.prompt_at(".router").contains("where to with tea?")
@@ -37,21 +37,21 @@ fn the_router_answers_with_a_route_and_its_steps_run_as_a_chain() {
 }
 
 #[test]
-fn the_route_is_the_whole_text_as_json_else_a_fenced_object_else_the_first_object_with_a_route() {
+fn a_route_is_read_from_json_with_or_without_text_around_it() {
     for text in [
         r#" {"route": "billing"} "#,
         "I think {\"route\": \"support\"} no:\n```json\n{\"route\": \"billing\"}\n```",
         r#"See [1] and {"x": 2}. So {"route": "billing", "why": "money"}."#,
     ] {
-        let mut run = TestRun::of(routing(None));
+        let mut run = TestRun::of(routing_spec(None));
         run.reply(".router", 1, text);
         assert_eq!(run.calls(), ["billing/bill@1"], "{text}");
     }
 }
 
 #[test]
-fn a_malformed_or_unknown_route_is_asked_for_again_quoting_the_problem_as_often_as_max_retries() {
-    let mut run = TestRun::of(routing(None));
+fn an_invalid_route_is_requested_again_up_to_max_retries() {
+    let mut run = TestRun::of(routing_spec(None));
     run.reply(".router", 1, "billing, I guess");
     assert_eq!(run.calls(), [".router/.ask-2@1"]);
     assert!(run.prompt_at(".router/.ask-2").contains("no JSON object with a route"));
@@ -63,8 +63,8 @@ fn a_malformed_or_unknown_route_is_asked_for_again_quoting_the_problem_as_often_
 }
 
 #[test]
-fn an_error_escalation_takes_over_where_the_router_gives_up() {
-    let mut spec = routing(None);
+fn a_gate_about_failures_asks_after_the_last_invalid_route() {
+    let mut spec = routing_spec(None);
     spec["pattern"]["routing"]["router"]["maxRetries"] = json!(0);
     spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "steps": ["router"],
         "hitl": gate(json!({"prompt": "{{ error.message }}"}))}]);
@@ -77,8 +77,8 @@ fn an_error_escalation_takes_over_where_the_router_gives_up() {
 }
 
 #[test]
-fn the_review_comes_before_anything_runs_and_approve_keeps_the_route() {
-    let mut run = TestRun::of(routing(Some(json!({"contextDisplay": "{{ router.chosen_route }}"}))));
+fn approve_at_the_review_runs_the_chosen_route() {
+    let mut run = TestRun::of(routing_spec(Some(json!({"contextDisplay": "{{ router.chosen_route }}"}))));
     run.reply(".router", 1, r#"{"route": "billing"}"#);
     assert!(run.calls().is_empty());
     let request = &run.asked(".review").request;
@@ -90,8 +90,8 @@ fn the_review_comes_before_anything_runs_and_approve_keeps_the_route() {
 }
 
 #[test]
-fn modify_overrides_the_route_and_it_must_exist() {
-    let mut run = TestRun::of(routing(Some(json!({}))));
+fn modify_replaces_the_route_by_an_existing_one() {
+    let mut run = TestRun::of(routing_spec(Some(json!({}))));
     run.reply(".router", 1, r#"{"route": "billing"}"#);
     let schema = run.asked(".review").request.parameters.clone().unwrap();
     assert_eq!(schema.0["Modify"]["properties"]["route"]["enum"], json!(["billing", "support"]));
@@ -100,8 +100,8 @@ fn modify_overrides_the_route_and_it_must_exist() {
 }
 
 #[test]
-fn reject_stops_before_anything_runs() {
-    let mut run = TestRun::of(routing(Some(json!({}))));
+fn reject_at_the_review_ends_the_run_before_the_route() {
+    let mut run = TestRun::of(routing_spec(Some(json!({}))));
     run.reply(".router", 1, r#"{"route": "billing"}"#);
     run.decide(".review", decided(Verdict::Reject));
     run.rejected();
@@ -109,17 +109,17 @@ fn reject_stops_before_anything_runs() {
 }
 
 #[test]
-fn abort_at_the_review_aborts() {
-    let mut run = TestRun::of(routing(Some(json!({}))));
+fn abort_at_the_review_ends_the_run_before_the_route() {
+    let mut run = TestRun::of(routing_spec(Some(json!({}))));
     run.reply(".router", 1, r#"{"route": "billing"}"#);
     run.decide(".review", decided(Verdict::Abort));
     assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))) && run.calls().is_empty());
 }
 
 #[test]
-fn respond_defer_and_retry_let_the_router_choose_again_and_it_hears_why() {
-    let all = json!({"allowedVerdicts": ["Approve", "Respond", "Defer", "Retry"]});
-    let mut run = TestRun::of(routing(Some(all)));
+fn respond_defer_and_retry_repeat_the_router_with_the_feedback() {
+    let review_hitl = json!({"allowedVerdicts": ["Approve", "Respond", "Defer", "Retry"]});
+    let mut run = TestRun::of(routing_spec(Some(review_hitl)));
     run.reply(".router", 1, r#"{"route": "billing"}"#);
     run.respond(".review", "they are angry");
     assert!(run.prompt_at(".router#2").contains("they are angry"));
@@ -134,19 +134,19 @@ fn respond_defer_and_retry_let_the_router_choose_again_and_it_hears_why() {
 }
 
 #[test]
-fn the_router_does_not_choose_for_ever_whatever_answers_come() {
-    let mut run = TestRun::of(routing(Some(json!({"allowedVerdicts": ["Approve", "Respond"]}))));
+fn the_router_is_repeated_at_most_three_times() {
+    let mut run = TestRun::of(routing_spec(Some(json!({"allowedVerdicts": ["Approve", "Respond"]}))));
     for visit in 1..=4 {
-        let at = |path: &str| if visit == 1 { path.to_owned() } else { format!("{path}#{visit}") };
-        run.reply(&at(".router"), 1, r#"{"route": "billing"}"#);
-        run.respond(&at(".review"), "think again");
+        let path_of_visit = |path: &str| if visit == 1 { path.to_owned() } else { format!("{path}#{visit}") };
+        run.reply(&path_of_visit(".router"), 1, r#"{"route": "billing"}"#);
+        run.respond(&path_of_visit(".review"), "think again");
     }
     assert!(run.rejected().contains("asked again 3 times"), "{}", run.rejected());
 }
 
 #[test]
-fn gates_inside_routes_work_and_the_router_is_never_asked_again() {
-    let mut run = TestRun::of(routing(None));
+fn a_gate_in_a_route_asks_without_repeating_the_router() {
+    let mut run = TestRun::of(routing_spec(None));
     run.reply(".router", 1, r#"{"route": "support"}"#);
     assert_eq!(run.open(), ["support/ask"]);
     run.respond("support/ask", "patience");
@@ -155,8 +155,8 @@ fn gates_inside_routes_work_and_the_router_is_never_asked_again() {
 }
 
 #[test]
-fn a_gate_of_the_spec_reviews_a_route_where_the_router_has_no_review() {
-    let mut spec = routing(None);
+fn a_plan_approval_gate_reviews_a_router_without_a_review() {
+    let mut spec = routing_spec(None);
     spec["gates"] = json!([{"name": "plan", "type": "planApproval", "hitl": gate(json!({}))}]);
     let mut run = TestRun::of(spec.clone());
     run.reply(".router", 1, r#"{"route": "billing"}"#);

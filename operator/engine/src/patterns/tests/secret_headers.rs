@@ -24,7 +24,7 @@ fn headers() -> Value {
 }
 
 /// Returns a run of one request with an input in its path, and a gate before it.
-fn asked() -> TestRun {
+fn run_at_gate() -> TestRun {
     let url = "https://crm.example.com/orders/{{ inputs.customer }}";
     let step = json!({"name": "look", "http": {"method": "POST", "url": url, "secretHeaders": headers()}});
     let mut spec = chain_of(json!([step]));
@@ -35,7 +35,7 @@ fn asked() -> TestRun {
 }
 
 /// Returns the only call of a transition.
-fn call(run: &TestRun) -> Option<(&Call, &HttpCall)> {
+fn http_call(run: &TestRun) -> Option<(&Call, &HttpCall)> {
     run.transition.commands.iter().find_map(|command| match command {
         Command::Call(call) => match &call.content {
             CallContent::Http(http) => Some((&**call, http)),
@@ -46,42 +46,42 @@ fn call(run: &TestRun) -> Option<(&Call, &HttpCall)> {
 }
 
 #[test]
-fn a_request_shows_header_secret_and_key_and_that_no_approval_covers_the_value() {
-    let mut run = asked();
-    let shown = run.asked("look/.start").request.reviews.as_ref().unwrap().response.clone();
+fn a_request_shows_the_names_of_secret_headers_and_not_the_values() {
+    let mut run = run_at_gate();
+    let reviewed_text = run.asked("look/.start").request.reviews.as_ref().unwrap().response.clone();
     for line in [
         "url: https://crm.example.com/orders/ACME\n",
         "Authorization: Bearer ‹Secret vault/token› (its value is not covered by the approval)\n",
         "X-Key: ‹Secret vault/token› (its value is not covered by the approval)\n",
     ] {
-        assert!(shown.contains(line), "{line}: {shown}");
+        assert!(reviewed_text.contains(line), "{line}: {reviewed_text}");
     }
     run.approve("look/.start");
-    let (sent, http) = call(&run).unwrap();
+    let (sent, http) = http_call(&run).unwrap();
     let names = http.secret_headers.iter().map(|secret| (secret.header.as_str(), secret.prefix.as_str()));
     assert_eq!(names.collect::<Vec<_>>(), [("Authorization", "Bearer "), ("X-Key", "")]);
     assert!(http.secret_headers.iter().all(|secret| (&*secret.entry.secret, &*secret.entry.key) == ("vault", "token")));
-    // The approval covers these names too.
-    let mut other = sent.clone();
-    if let CallContent::Http(http) = &mut other.content {
+    // The approval covers the names of the headers too.
+    let mut call_with_one_header = sent.clone();
+    if let CallContent::Http(http) = &mut call_with_one_header.content {
         http.secret_headers.pop();
     }
-    assert_ne!(input_digest(sent), input_digest(&other));
+    assert_ne!(input_digest(sent), input_digest(&call_with_one_header));
     assert_eq!(run.record("look").input_digest.clone(), input_digest(sent).ok());
 }
 
 #[test]
-fn a_request_without_such_headers_has_the_digest_it_always_had() {
+fn a_request_without_secret_headers_has_an_unchanged_digest() {
     let run = TestRun::new(json!([{"name": "look", "http": {"url": "https://crm.example.com/"}}]));
-    let (sent, _) = call(&run).unwrap();
-    let before = json!({
+    let (sent, _) = http_call(&run).unwrap();
+    let input_without_secrets = json!({
         "method": "GET", "url": "https://crm.example.com/", "headers": {}, "body": null, "expect_status": [],
     });
-    assert_eq!(input_digest(sent).ok(), Digest::of(&before).ok());
+    assert_eq!(input_digest(sent).ok(), Digest::of(&input_without_secrets).ok());
 }
 
 #[test]
-fn a_value_in_the_path_does_not_choose_the_server() {
+fn a_value_in_the_path_cannot_change_the_server() {
     let run = |path: &str| {
         let url = "https://crm.example.com/orders/{{ inputs.customer }}";
         let mut spec = chain_of(json!([{"name": "look", "http": {"url": url, "secretHeaders": headers()}}]));
@@ -91,19 +91,19 @@ fn a_value_in_the_path_does_not_choose_the_server() {
     };
     for path in ["@evil.example", "x/@evil.example/", ".evil.example", ":8080", "?x#y"] {
         let run = run(path);
-        let (_, http) = call(&run).unwrap();
+        let (_, http) = http_call(&run).unwrap();
         assert!(http.url.starts_with("https://crm.example.com/orders/"), "{}", http.url);
     }
     for path in ["..", "%2e%2e", "../@evil.example"] {
         let run = run(path);
-        assert!(call(&run).is_none(), "{path}");
+        assert!(http_call(&run).is_none(), "{path}");
         assert_eq!(run.record("look").phase, StepPhase::Failed, "{path}");
     }
 }
 
 #[test]
 fn an_edit_of_the_url_keeps_the_server_and_can_change_the_rest() {
-    let elsewhere = [
+    let urls_of_other_servers = [
         "https://evil.example/orders/ACME",
         "http://crm.example.com/orders/ACME",
         "https://crm.example.com:8443/orders/ACME",
@@ -113,34 +113,34 @@ fn an_edit_of_the_url_keeps_the_server_and_can_change_the_rest() {
         "https://crm.example.com",
         "{{ inputs.customer }}",
     ];
-    let run = asked();
+    let run = run_at_gate();
     let request = &run.asked("look/.start").request;
     let modify = |url: &str| {
         let parameters = json!({"url": url}).as_object().cloned().map(JsonObject);
         payload::parse(request, &Decision { parameters, ..Decision::new(Verdict::Modify) }).map(drop)
     };
-    for url in elsewhere {
-        let refused = modify(url).unwrap_err();
-        assert!(refused.starts_with("parameters.url: "), "{refused}");
+    for url in urls_of_other_servers {
+        let problem = modify(url).unwrap_err();
+        assert!(problem.starts_with("parameters.url: "), "{problem}");
     }
     assert_eq!(modify("https://crm.example.com/refunds?all=1"), Ok(()));
     let schema = parameters::schema(request, Verdict::Modify).unwrap();
     assert_eq!(parameters::example(&schema)["url"], "https://crm.example.com/");
-    // A stored decision that the rule forbids, as of an operator without the rule, sends nothing.
-    for url in elsewhere.iter().filter(|url| **url != "https://crm.example.com") {
-        let mut run = asked();
+    // A stored decision that this rule forbids sends nothing. An operator without the rule could have accepted it.
+    for url in urls_of_other_servers.iter().filter(|url| **url != "https://crm.example.com") {
+        let mut run = run_at_gate();
         run.modify("look/.start", json!({"url": url}));
-        assert!(call(&run).is_none(), "{url}");
+        assert!(http_call(&run).is_none(), "{url}");
         let error = run.record("look").error.clone().unwrap();
         assert!(error.message.contains("begins with https://crm.example.com/"), "{}", error.message);
     }
-    let mut run = asked();
+    let mut run = run_at_gate();
     run.modify("look/.start", json!({"url": "https://crm.example.com/refunds?all=1"}));
-    assert_eq!(call(&run).unwrap().1.url, "https://crm.example.com/refunds?all=1");
+    assert_eq!(http_call(&run).unwrap().1.url, "https://crm.example.com/refunds?all=1");
 }
 
 #[test]
-fn a_tool_that_sends_a_secret_shows_its_name_and_takes_arguments_into_the_path_only() {
+fn a_tool_with_a_secret_header_shows_its_name_and_keeps_the_server() {
     let mut spec = spec(gates(json!([{"name": "money", "type": "toolExecution", "hitl": gate(json!({}))}])));
     spec["secrets"] = secrets();
     spec["tools"][0]["parameters"] = json!({"type": "object"});
@@ -149,11 +149,11 @@ fn a_tool_that_sends_a_secret_shows_its_name_and_takes_arguments_into_the_path_o
     let mut run = TestRun::of(spec);
     turn(&mut run, "handle", &[("c1", "lookup", r#"{"x": "@evil.example/?"}"#)]);
     let request = &run.asked(GATE).request;
-    let shown = request.sends.clone().unwrap().text;
-    assert!(shown.contains("Authorization: Bearer ‹Secret vault/token› (its value"), "{shown}");
-    assert!(shown.contains("url: https://crm.example.com/orders/%40evil.example%2F%3F\n"), "{shown}");
+    let sent_text = request.sends.clone().unwrap().text;
+    assert!(sent_text.contains("Authorization: Bearer ‹Secret vault/token› (its value"), "{sent_text}");
+    assert!(sent_text.contains("url: https://crm.example.com/orders/%40evil.example%2F%3F\n"), "{sent_text}");
     run.approve(GATE);
-    let (_, http) = call(&run).unwrap();
+    let (_, http) = http_call(&run).unwrap();
     assert_eq!(http.url, "https://crm.example.com/orders/%40evil.example%2F%3F");
     assert_eq!(http.secret_headers.len(), 2);
 }
