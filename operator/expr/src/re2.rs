@@ -13,7 +13,7 @@ use regex_syntax::ast::{
 use super::text::display;
 
 /// The maximum number of repetitions in RE2, with nested repetitions multiplied.
-const MOST: u32 = 1000;
+const MAX_REPETITIONS: u32 = 1000;
 
 /// The general categories that are the same in both programs in all versions. `C` is excluded: it includes unassigned
 /// characters here and none there.
@@ -67,13 +67,13 @@ const SCRIPTS: [&str; 34] = [
 pub fn read(pattern: &str) -> Result<String, String> {
     let ast =
         Parser::new().parse(pattern).map_err(|why| format!("is not a regular expression (RE2): {}", why.kind()))?;
-    let mut written = pattern.to_owned();
-    let found = visit(&ast, PatternReader { pattern, in_class: 0, budgets: vec![MOST], ascii: Vec::new() })?;
+    let mut rewritten = pattern.to_owned();
+    let replacements = visit(&ast, PatternReader { pattern, in_class: 0, budgets: vec![MAX_REPETITIONS], ascii: Vec::new() })?;
     // From the end, so that earlier positions stay valid.
-    for (span, ascii) in found.into_iter().rev() {
-        written.replace_range(span.start.offset..span.end.offset, ascii);
+    for (span, ascii) in replacements.into_iter().rev() {
+        rewritten.replace_range(span.start.offset..span.end.offset, ascii);
     }
-    Ok(written)
+    Ok(rewritten)
 }
 
 /// Compiles the pattern so that it matches only the whole text, as it does in the API server.
@@ -81,7 +81,7 @@ pub fn read(pattern: &str) -> Result<String, String> {
 /// # Errors
 /// One sentence for the author of the pattern.
 pub fn whole(pattern: &str) -> Result<regex::Regex, String> {
-    anchored("^", pattern, "$")
+    compile_anchored("^", pattern, "$")
 }
 
 /// Compiles the pattern so that it matches only at the beginning of the text.
@@ -89,7 +89,7 @@ pub fn whole(pattern: &str) -> Result<regex::Regex, String> {
 /// # Errors
 /// As [`whole`].
 pub fn prefix(pattern: &str) -> Result<regex::Regex, String> {
-    anchored("^", pattern, "")
+    compile_anchored("^", pattern, "")
 }
 
 /// Compiles the pattern so that it matches only at the end of the text.
@@ -97,14 +97,14 @@ pub fn prefix(pattern: &str) -> Result<regex::Regex, String> {
 /// # Errors
 /// As [`whole`].
 pub fn suffix(pattern: &str) -> Result<regex::Regex, String> {
-    anchored("", pattern, "$")
+    compile_anchored("", pattern, "$")
 }
 
-fn anchored(start: &str, pattern: &str, end: &str) -> Result<regex::Regex, String> {
-    let about = |why: &str| format!("{} {why}", display(pattern, 120));
-    let read = read(pattern).map_err(|why| about(&why))?;
-    let built = regex::RegexBuilder::new(&format!("{start}(?:{read}){end}")).size_limit(1 << 20).build();
-    built.map_err(|_| about("is too large: repeat less"))
+fn compile_anchored(start: &str, pattern: &str, end: &str) -> Result<regex::Regex, String> {
+    let describe = |why: &str| format!("{} {why}", display(pattern, 120));
+    let read = read(pattern).map_err(|why| describe(&why))?;
+    let compiled = regex::RegexBuilder::new(&format!("{start}(?:{read}){end}")).size_limit(1 << 20).build();
+    compiled.map_err(|_| describe("is too large: repeat less"))
 }
 
 /// Whether the character could also begin a range or end a class.
@@ -130,16 +130,16 @@ impl PatternReader<'_> {
         Err(format!("has {}, which the API server (RE2) reads differently: {remedy}", display(self.source(span), 60)))
     }
 
-    fn flags(&self, flags: &Flags) -> Result<(), String> {
-        let known =
+    fn check_flags(&self, flags: &Flags) -> Result<(), String> {
+        let is_known =
             |flag| matches!(flag, Flag::CaseInsensitive | Flag::MultiLine | Flag::DotMatchesNewLine | Flag::SwapGreed);
-        if flags.items.iter().any(|item| matches!(item.kind, FlagsItemKind::Flag(flag) if !known(flag))) {
+        if flags.items.iter().any(|item| matches!(item.kind, FlagsItemKind::Flag(flag) if !is_known(flag))) {
             return self.refuse(&flags.span, "the flags are i, m, s and U");
         }
         Ok(())
     }
 
-    fn literal(&self, literal: &Literal) -> Result<(), String> {
+    fn check_literal(&self, literal: &Literal) -> Result<(), String> {
         match literal.kind {
             LiteralKind::HexFixed(HexLiteralKind::UnicodeShort | HexLiteralKind::UnicodeLong)
             | LiteralKind::HexBrace(HexLiteralKind::UnicodeShort | HexLiteralKind::UnicodeLong) => {
@@ -149,11 +149,11 @@ impl PatternReader<'_> {
         }
     }
 
-    fn unicode(&self, class: &ClassUnicode) -> Result<(), String> {
+    fn check_unicode_class(&self, class: &ClassUnicode) -> Result<(), String> {
         let letter;
         let name = match &class.kind {
-            ClassUnicodeKind::OneLetter(one) => {
-                letter = one.to_string();
+            ClassUnicodeKind::OneLetter(character) => {
+                letter = character.to_string();
                 letter.as_str()
             }
             ClassUnicodeKind::Named(name) => name.as_str(),
@@ -166,7 +166,7 @@ impl PatternReader<'_> {
         self.refuse(&class.span, remedy)
     }
 
-    fn perl(&mut self, class: &ClassPerl) {
+    fn rewrite_perl_class(&mut self, class: &ClassPerl) {
         let ascii = match (&class.kind, class.negated, self.in_class > 0) {
             (ClassPerlKind::Digit, false, false) => "[0-9]",
             (ClassPerlKind::Digit, false, true) => "0-9",
@@ -182,7 +182,7 @@ impl PatternReader<'_> {
     }
 
     /// Checks a repetition. RE2 counts an unbounded repetition by its minimum.
-    fn repetition(&mut self, repetition: &regex_syntax::ast::Repetition) -> Result<(), String> {
+    fn check_repetition(&mut self, repetition: &regex_syntax::ast::Repetition) -> Result<(), String> {
         if matches!(*repetition.ast, Ast::Repetition(_)) {
             return self.refuse(&repetition.span, "put the inner repetition into a group, as in (?:a*)*");
         }
@@ -190,7 +190,7 @@ impl PatternReader<'_> {
             self.budgets.extend(self.budgets.last().copied());
             return Ok(());
         };
-        let (least, most) = match *range {
+        let (bounds, maximum) = match *range {
             RepetitionRange::Exactly(n) => (n.to_string(), n),
             RepetitionRange::AtLeast(n) => (format!("{n},"), n),
             RepetitionRange::Bounded(n, m) => (format!("{n},{m}"), m),
@@ -198,11 +198,11 @@ impl PatternReader<'_> {
         if self.source(&repetition.op.span).trim_end_matches('?') != format!("{{{least}}}") {
             return self.refuse(&repetition.op.span, "write {2}, {2,} or {2,5}, without spaces and zeros in front");
         }
-        let left = self.budgets.last().copied().unwrap_or(MOST);
-        if most > left {
+        let remaining = self.budgets.last().copied().unwrap_or(MAX_REPETITIONS);
+        if maximum > remaining {
             return self.refuse(&repetition.op.span, "it repeats something at most 1000 times in all");
         }
-        self.budgets.push(left / most.max(1));
+        self.budgets.push(remaining / maximum.max(1));
         Ok(())
     }
 }
@@ -217,11 +217,11 @@ impl Visitor for PatternReader<'_> {
 
     fn visit_pre(&mut self, ast: &Ast) -> Result<(), String> {
         match ast {
-            Ast::Flags(set) => self.flags(&set.flags),
-            Ast::Literal(literal) => self.literal(literal),
-            Ast::ClassUnicode(class) => self.unicode(class),
+            Ast::Flags(set) => self.check_flags(&set.flags),
+            Ast::Literal(literal) => self.check_literal(literal),
+            Ast::ClassUnicode(class) => self.check_unicode_class(class),
             Ast::ClassPerl(class) => {
-                self.perl(class);
+                self.rewrite_perl_class(class);
                 Ok(())
             }
             Ast::Assertion(assertion) => match assertion.kind {
@@ -239,9 +239,9 @@ impl Visitor for PatternReader<'_> {
                 self.in_class += 1;
                 Ok(())
             }
-            Ast::Repetition(repetition) => self.repetition(repetition),
+            Ast::Repetition(repetition) => self.check_repetition(repetition),
             Ast::Group(group) => match &group.kind {
-                GroupKind::NonCapturing(flags) => self.flags(flags),
+                GroupKind::NonCapturing(flags) => self.check_flags(flags),
                 GroupKind::CaptureName { name, .. }
                     if !name.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') =>
                 {
@@ -264,18 +264,18 @@ impl Visitor for PatternReader<'_> {
 
     fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), String> {
         match item {
-            ClassSetItem::Literal(literal) => self.literal(literal),
-            ClassSetItem::Range(range) => self.literal(&range.start).and_then(|()| self.literal(&range.end)),
-            ClassSetItem::Unicode(class) => self.unicode(class),
+            ClassSetItem::Literal(literal) => self.check_literal(literal),
+            ClassSetItem::Range(range) => self.check_literal(&range.start).and_then(|()| self.check_literal(&range.end)),
+            ClassSetItem::Unicode(class) => self.check_unicode_class(class),
             ClassSetItem::Perl(class) => {
-                self.perl(class);
+                self.rewrite_perl_class(class);
                 Ok(())
             }
             ClassSetItem::Bracketed(class) => {
                 self.refuse(&class.span, r"write what it holds without the inner brackets, or \[ for the character")
             }
             ClassSetItem::Union(union) => match union.items.as_slice() {
-                // Followed by another item they are a range for one of the two readers.
+                // Before a further item, the two literals begin a range in one of the two programs.
                 [ClassSetItem::Literal(one), ClassSetItem::Literal(two), _, ..]
                     if two.c == '-' && [one, two].iter().all(|first| is_verbatim(first)) =>
                 {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_finds_here_what_it_finds_for_the_api_server() {
+    fn patterns_match_the_same_texts_as_in_the_api_server() {
         for row in table("read") {
             let pattern = whole(row["pattern"].as_str().unwrap()).unwrap();
             for (list, matches) in [("yes", true), ("no", false)] {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_reads_otherwise_is_refused_with_a_remedy() {
+    fn patterns_that_the_api_server_reads_differently_are_refused() {
         for row in table("refused") {
             let why = whole(row["pattern"].as_str().unwrap()).unwrap_err();
             assert!(why.contains(row["why"].as_str().unwrap()), "{why}");

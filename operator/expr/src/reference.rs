@@ -108,7 +108,7 @@ impl Known {
         self
     }
 
-    /// Whether this is another step than that of the expression.
+    /// Whether `name` is a step of the run, other than the step of the expression.
     fn is_other_step(&self, name: &str) -> bool {
         self.steps.as_ref().is_some_and(|(all, own)| name != own && all.contains(name))
     }
@@ -121,7 +121,7 @@ impl Known {
                 (Members::Answer(answer), _) => return Some((answer, index)),
                 (Members::Fields(fields), Member::Name(name)) => fields.get(name)?,
                 (Members::Records(records), Member::Name(name)) => &records.iter().rev().find(|(n, _)| n == name)?.1,
-                (Members::Records(records), Member::Position(position)) => &at(records, *position)?.1,
+                (Members::Records(records), Member::Position(position)) => &entry_at(records, *position)?.1,
                 _ => return None,
             };
         }
@@ -152,9 +152,9 @@ pub fn check(references: &BTreeSet<Reference>, known: &Known, what: &str) -> Vec
 
 /// Follows a reference as far as shapes are known, or returns the remedy.
 fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
-    let guarded = |depth: usize| reference.optional && depth == reference.members.len();
+    let is_guarded = |depth: usize| reference.optional && depth == reference.members.len();
     let Some(mut shape) = known.roots.get(&reference.root) else {
-        if guarded(0) {
+        if is_guarded(0) {
             return Ok(());
         }
         return Err(remedy(&reference.root, known.roots.keys(), ""));
@@ -165,7 +165,7 @@ fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
             (Members::Open | Members::Answer(_), _) => return Ok(()),
             (Members::Fields(fields), Member::Name(name)) => match fields.get(name) {
                 Some(next) => next,
-                None if guarded(index + 1) => return Ok(()),
+                None if is_guarded(index + 1) => return Ok(()),
                 None if index == 0 && path == "steps" && known.is_other_step(name) => {
                     return Err(format!("this step does not wait for {name}: add it to dependsOn, such as [{name}]"));
                 }
@@ -176,12 +176,12 @@ fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
             }
             (Members::Records(records), Member::Name(name)) => match records.iter().rev().find(|(n, _)| n == name) {
                 Some((_, next)) => next,
-                None if guarded(index + 1) => return Ok(()),
+                None if is_guarded(index + 1) => return Ok(()),
                 None => return Err(remedy(name, records.iter().map(|(n, _)| n), &path)),
             },
-            (Members::Records(records), Member::Position(position)) => match at(records, *position) {
+            (Members::Records(records), Member::Position(position)) => match entry_at(records, *position) {
                 Some((_, next)) => next,
-                None if guarded(index + 1) => return Ok(()),
+                None if is_guarded(index + 1) => return Ok(()),
                 None => return Err(format!("`{path}` has {} entries here", records.len())),
             },
         };
@@ -191,12 +191,12 @@ fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
     Ok(())
 }
 
-fn at<T>(list: &[T], position: i64) -> Option<&T> {
+fn entry_at<T>(list: &[T], position: i64) -> Option<&T> {
     match usize::try_from(position) {
         Ok(index) => list.get(index),
         Err(_) => {
-            let back = usize::try_from(position.unsigned_abs()).ok()?;
-            list.get(list.len().checked_sub(back)?)
+            let from_end = usize::try_from(position.unsigned_abs()).ok()?;
+            list.get(list.len().checked_sub(from_end)?)
         }
     }
 }
@@ -205,7 +205,7 @@ fn at<T>(list: &[T], position: i64) -> Option<&T> {
 /// ten).
 pub(super) fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>, path: &str) -> String {
     let existing: Vec<&str> = existing.map(String::as_str).collect();
-    let write = |candidate: &&str| {
+    let render = |candidate: &&str| {
         if path.is_empty() {
             format!("`{candidate}`")
         } else if is_identifier(candidate) {
@@ -214,7 +214,7 @@ pub(super) fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>,
             format!("`{path}['{candidate}']`")
         }
     };
-    let near: Vec<String> = existing.iter().filter(|candidate| is_near(name, candidate)).take(3).map(write).collect();
+    let near: Vec<String> = existing.iter().filter(|candidate| is_near(name, candidate)).take(3).map(render).collect();
     if !near.is_empty() {
         return format!("did you mean {}?", near.join(" or "));
     }
@@ -227,7 +227,7 @@ pub(super) fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>,
             format!("`{path}` has no members here")
         };
     }
-    let listed: Vec<String> = existing.iter().take(10).map(write).collect();
+    let listed: Vec<String> = existing.iter().take(10).map(render).collect();
     let more = if existing.len() > 10 { ", …" } else { "" };
     format!("there are {}{more}", listed.join(", "))
 }
@@ -236,7 +236,7 @@ pub(super) fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>,
 mod tests {
     use super::*;
 
-    fn known() -> Known {
+    fn known_names() -> Known {
         let record = || Members::fields(["name", "type", "response", "decision"]);
         Known::new()
             .with("inputs", Members::fields(["customer", "amount"]))
@@ -259,11 +259,11 @@ mod tests {
     }
 
     fn refusal(reference: Reference) -> Option<String> {
-        check(&BTreeSet::from([reference]), &known(), "spec.x").pop().map(|e| e.to_string())
+        check(&BTreeSet::from([reference]), &known_names(), "spec.x").pop().map(|e| e.to_string())
     }
 
     #[test]
-    fn what_exists_is_accepted() {
+    fn existing_references_are_accepted() {
         for good in [
             reference("inputs", &["customer"]),
             reference("run", &["anything", "at", "all"]),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_is_not_waited_for_gets_another_remedy_than_a_misspelt_one() {
+    fn a_step_that_is_not_waited_for_gets_the_remedy_depends_on() {
         let steps = Members::shapes([("draft".into(), Members::Open)]);
         let all = Arc::new(["draft", "sent", "post"].map(str::to_owned).into());
         let known = Known::new().with("steps", steps).of_step("post", &all);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_near_name_all_are_listed() {
+    fn all_names_are_listed_if_none_is_similar() {
         assert_eq!(
             refusal(reference("inputs", &["zzzzz"])).as_deref(),
             Some("spec.x: unknown reference `inputs.zzzzz`; there are `inputs.amount`, `inputs.customer`")
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_guarded_member_may_be_absent() {
+    fn only_the_guarded_member_can_be_absent() {
         let optional = |root, members: &[&str]| Reference { optional: true, ..reference(root, members) };
         assert_eq!(refusal(optional("inputs", &["note"])), None);
         assert_eq!(refusal(optional("nothing", &[])), None);

@@ -21,8 +21,8 @@ pub struct ReadProblem {
 /// Returns the problems of a condition, in the order of their texts.
 pub(super) fn problems(tree: &Node, known: &Known, consequence: &str) -> BTreeSet<ReadProblem> {
     let mut reads = Reads { known, consequence, guarded: Vec::new(), found: BTreeSet::new() };
-    reads.guards(tree);
-    reads.node(tree, None);
+    reads.collect_guards(tree);
+    reads.check_node(tree, None);
     reads.found
 }
 
@@ -36,42 +36,42 @@ struct Reads<'a> {
 
 impl Reads<'_> {
     /// Collects the tests of the condition: `has(a.b)`, and `'b' in a`.
-    fn guards(&mut self, node: &Node) {
+    fn collect_guards(&mut self, node: &Node) {
         match &node.kind {
             NodeKind::Has { .. } => self.guarded.extend(node.reference()),
             NodeKind::Binary { operator: Operator::In, left, right } => {
-                if let (NodeKind::Text(name), Some(mut of)) = (&left.kind, right.reference()) {
-                    of.members.push(Member::Name(name.clone()));
-                    self.guarded.push(of);
+                if let (NodeKind::Text(name), Some(mut path)) = (&left.kind, right.reference()) {
+                    path.members.push(Member::Name(name.clone()));
+                    self.guarded.push(path);
                 }
             }
             _ => {}
         }
-        node.children().into_iter().for_each(|child| self.guards(child));
+        node.children().into_iter().for_each(|child| self.collect_guards(child));
     }
 
     /// Checks a node and the nodes below it. `local` is the variable of the comprehension around it.
-    fn node(&mut self, node: &Node, local: Option<&str>) {
+    fn check_node(&mut self, node: &Node, local: Option<&str>) {
         if let Some(read) = node.reference() {
             if local != Some(read.root.as_str()) {
-                self.shape(&read);
+                self.resolve_shape(&read);
             }
             return;
         }
         if let NodeKind::Binary { operator, left, right } = &node.kind {
-            self.compared(*operator, left, right, local);
+            self.check_comparison(*operator, left, right, local);
         }
         if let NodeKind::Comprehension(c) = &node.kind {
-            self.node(&c.range, local);
+            self.check_node(&c.range, local);
             let local = Some(c.variable.as_str());
-            c.filter.iter().chain([&c.body]).for_each(|part| self.node(part, local));
+            c.filter.iter().chain([&c.body]).for_each(|part| self.check_node(part, local));
             return;
         }
-        node.children().into_iter().for_each(|child| self.node(child, local));
+        node.children().into_iter().for_each(|child| self.check_node(child, local));
     }
 
     /// Reports a comparison of a value with a literal of a kind that the value never has.
-    fn compared(&mut self, operator: Operator, left: &Node, right: &Node, local: Option<&str>) {
+    fn check_comparison(&mut self, operator: Operator, left: &Node, right: &Node, local: Option<&str>) {
         let (read, literal) = match (left.reference(), right.reference()) {
             (Some(read), None) => (read, right),
             // `'x' in list` tests the elements of the list.
@@ -94,17 +94,17 @@ impl Reads<'_> {
                 | Operator::In
         );
         let kinds: Option<Vec<Kind>> = literals.iter().map(|literal| literal.literal_kind()).collect();
-        let (Some(given), true, true) = (kinds, is_compared, local != Some(read.root.as_str())) else { return };
-        let Some(AnswerShape::Value { kinds, .. }) = self.shape(&read) else { return };
+        let (Some(literal_kinds), true, true) = (kinds, is_compared, local != Some(read.root.as_str())) else { return };
+        let Some(AnswerShape::Value { kinds, .. }) = self.resolve_shape(&read) else { return };
         // A skipped or replaced value can be null, whatever its schema allows.
         if let (Some(first), false) =
-            (given.first(), given.iter().any(|kind| *kind == Kind::Null || kinds.contains(kind)))
+            (literal_kinds.first(), literal_kinds.iter().any(|kind| *kind == Kind::Null || kinds.contains(kind)))
         {
             let problem = format!(
                 "`{read}` is {0}{2}, and is compared with {1}: compare it with {0}, or correct the type",
                 either(&kinds),
                 first.name(),
-                self.by(&read)
+                self.source_of_shape(&read)
             );
             self.found.insert(ReadProblem { is_certain: true, problem });
         }
@@ -112,7 +112,7 @@ impl Reads<'_> {
 
     /// Returns the source of the shape of a path for messages: the schema of an answer, or an empty text for a built-in
     /// type.
-    fn by(&self, read: &Reference) -> &'static str {
+    fn source_of_shape(&self, read: &Reference) -> &'static str {
         let at = self.known.answer(read).and_then(|(_, at)| at.checked_sub(1));
         match at.and_then(|at| read.members.get(at)) {
             Some(Member::Name(name)) if name == "response" => " by its outputSchema",
@@ -121,7 +121,7 @@ impl Reads<'_> {
     }
 
     /// Returns the shape at a path, as far as it is known, and reports problems along the path.
-    fn shape(&mut self, read: &Reference) -> Option<AnswerShape> {
+    fn resolve_shape(&mut self, read: &Reference) -> Option<AnswerShape> {
         let (answer, at) = self.known.answer(read)?;
         let mut shape = answer;
         let path = |to: usize| {
@@ -152,7 +152,7 @@ impl Reads<'_> {
                     format!(
                         "`{holder}` is {}{}, and has no fields: read `{holder}` itself, or correct the schema",
                         either(kinds),
-                        self.by(read)
+                        self.source_of_shape(read)
                     ),
                 ),
                 (AnswerShape::Value { kinds, .. }, Member::Position(_)) if !kinds.contains(&Kind::List) => (
@@ -160,7 +160,7 @@ impl Reads<'_> {
                     format!(
                         "`{holder}` is {}{}, and has no positions: read `{holder}` itself, or correct the schema",
                         either(kinds),
-                        self.by(read)
+                        self.source_of_shape(read)
                     ),
                 ),
                 (AnswerShape::Value { items, .. }, Member::Position(_)) => {
@@ -210,7 +210,7 @@ impl Node {
             NodeKind::Null => Kind::Null,
             NodeKind::Bool(_) => Kind::Bool,
             NodeKind::Int(_) | NodeKind::Double(_) => Kind::Number,
-            NodeKind::Negate(of) => of.literal_kind().filter(|kind| *kind == Kind::Number)?,
+            NodeKind::Negate(operand) => operand.literal_kind().filter(|kind| *kind == Kind::Number)?,
             NodeKind::Text(_) => Kind::Text,
             NodeKind::List(_) => Kind::List,
             NodeKind::Map(_) => Kind::Object,
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::{Condition, Members};
 
-    fn found(schema: Option<Value>, source: &str) -> Vec<(bool, String)> {
+    fn problems_of(schema: Option<Value>, source: &str) -> Vec<(bool, String)> {
         let shape = match schema {
             Some(schema) => AnswerShape::of_schema(schema.as_object().unwrap()),
             None => AnswerShape::Unchecked,
@@ -240,7 +240,7 @@ mod tests {
         condition.read_problems(&known, "the step then fails").into_iter().map(|p| (p.is_certain, p.problem)).collect()
     }
 
-    fn closed() -> Option<Value> {
+    fn closed_schema() -> Option<Value> {
         Some(json!({"type": "object", "additionalProperties": false, "required": ["status"], "properties": {
             "status": {"enum": ["paid", "refunded"]}, "score": {"type": "number"}, "note": {"type": ["string", "null"]},
             "rows": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}},
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_schema_lists_and_types_that_meet_are_fine() {
+    fn listed_fields_and_matching_types_are_accepted() {
         for source in [
             "steps.look.response.status == 'refunded'",
             "steps.look.response.score > 5 || steps.look.response.score == -1.5",
@@ -265,12 +265,12 @@ mod tests {
             "'x' in steps.look.response.rows",
             "size(steps.look.response.rows) > 2",
         ] {
-            assert_eq!(found(closed(), source), [], "{source}");
+            assert_eq!(problems_of(closed_schema(), source), [], "{source}");
         }
     }
 
     #[test]
-    fn a_field_that_cannot_be_there_and_types_that_never_meet_are_certain() {
+    fn impossible_fields_and_comparisons_are_certain_problems() {
         for (source, why) in [
             ("steps.look.response.staus == 'x'", "`steps.look.response.staus` can never be there"),
             (
@@ -289,18 +289,18 @@ mod tests {
             ("steps.look.response == 'paid'", "`steps.look.response` is an object by its outputSchema"),
             ("steps.look.response.rows[0].n == 'x'", "`steps.look.response.rows[0].n` is a number"),
         ] {
-            let found = found(closed(), source);
+            let found = problems_of(closed_schema(), source);
             assert!(found.len() == 1 && found[0].0 && found[0].1.contains(why), "{source}: {found:?}");
         }
         let scalar = Some(json!({"type": "string"}));
-        assert!(found(scalar.clone(), "steps.look.response.status == 'x'")[0].0);
-        assert_eq!(found(scalar, "steps.look.response == 'x'"), []);
+        assert!(problems_of(scalar.clone(), "steps.look.response.status == 'x'")[0].0);
+        assert_eq!(problems_of(scalar, "steps.look.response == 'x'"), []);
     }
 
     #[test]
-    fn a_field_that_may_be_missing_is_not_certain_and_a_question_provides_for_it() {
-        let open = || Some(json!({"type": "object", "properties": {"status": {"type": "string"}}}));
-        let unlisted = found(open(), "steps.look.response.code == 5");
+    fn a_field_that_may_be_missing_is_an_uncertain_problem_unless_tested() {
+        let open_schema = || Some(json!({"type": "object", "properties": {"status": {"type": "string"}}}));
+        let unlisted = problems_of(open_schema(), "steps.look.response.code == 5");
         assert!(unlisted.len() == 1 && !unlisted[0].0, "{unlisted:?}");
         assert!(
             unlisted[0].1.contains("may be missing, and the step then fails: add it to properties"),
@@ -311,10 +311,10 @@ mod tests {
             "'code' in steps.look.response && steps.look.response.code == 5",
             "has(steps.look.response.code) ? steps.look.response.code.deep == 5 : false",
         ] {
-            assert_eq!(found(open(), guarded), [], "{guarded}");
+            assert_eq!(problems_of(open_schema(), guarded), [], "{guarded}");
         }
-        let text = found(None, "has(steps.look.response.status) && steps.look.response.status == 'refunded'");
+        let text = problems_of(None, "has(steps.look.response.status) && steps.look.response.status == 'refunded'");
         assert!(text.len() == 1 && !text[0].0 && text[0].1.contains("`steps.look` has no outputSchema"), "{text:?}");
-        assert_eq!(found(None, "steps.look.response == 'refunded' || steps.look.response.contains('x')"), []);
+        assert_eq!(problems_of(None, "steps.look.response == 'refunded' || steps.look.response.contains('x')"), []);
     }
 }

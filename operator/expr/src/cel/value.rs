@@ -69,7 +69,7 @@ impl<'a> Value<'a> {
             Json::Array(items) => Value::Array(items),
             Json::Object(fields) => Value::Object(fields),
             Json::Number(number) => match (inexact(number), number.as_i64(), number.as_f64()) {
-                // As a double it would lose digits without an error, and two different ids would become equal.
+                // As a double the number would lose digits without an error, so two different ids would become equal.
                 (Some(why), ..) => return Err(Fault::number(at, json, why)),
                 (None, Some(int), _) => Value::Int(int),
                 (None, None, Some(double)) => Value::Double(double),
@@ -111,7 +111,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the number of elements, entries or characters, if it has one.
+    /// Returns the number of elements, entries or characters, or `None` for another type.
     pub(super) fn size(&self) -> Option<usize> {
         match self {
             Value::Text(text) => Some(text.as_str().chars().count()),
@@ -302,12 +302,12 @@ pub(super) fn equal(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Res
     }
     for key in a.keys().unwrap_or_default() {
         // A key of another type than the map's makes the values unequal, and is not an error.
-        let theirs = match (b, &key) {
+        let other_value = match (b, &key) {
             (Value::Object(_), Value::Text(_)) | (Value::Map(_), _) => b.get(&key, work, at)?,
             _ => None,
         };
-        match (a.get(&key, work, at)?, theirs) {
-            (Some(ours), Some(theirs)) if equal(&ours, &theirs, work, at)? => {}
+        match (a.get(&key, work, at)?, other_value) {
+            (Some(value), Some(other_value)) if equal(&value, &other_value, work, at)? => {}
             _ => return Ok(false),
         }
     }

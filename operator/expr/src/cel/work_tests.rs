@@ -77,27 +77,27 @@ fn scope() -> Scope {
 }
 
 #[test]
-fn every_word_of_conditions_is_in_the_table_of_what_words_cost() {
+fn every_word_of_conditions_is_in_the_table_of_charges() {
     let operators = ["==", "!=", "<", "<=", ">", ">=", "in", "+", "-", "*", "/", "%", "[]"];
-    let all = words::macros().chain(words::functions()).chain(words::methods()).chain(operators);
-    let missing: Vec<_> = all.filter(|word| !TABLE.iter().any(|(its, ..)| its == word)).collect();
+    let all_words = words::macros().chain(words::functions()).chain(words::methods()).chain(operators);
+    let missing: Vec<_> = all_words.filter(|word| !TABLE.iter().any(|(name, ..)| name == word)).collect();
     assert!(missing.is_empty(), "not in the table: {}", missing.join(", "));
 }
 
 #[test]
 fn every_word_of_conditions_charges_by_the_sizes_of_its_operands() {
     let scope = scope();
-    let most = u64::try_from(MAX_WORK).unwrap() * 32;
-    let mut wrong = Vec::new();
+    let maximum = u64::try_from(MAX_WORK).unwrap() * 32;
+    let mut problems = Vec::new();
     for (word, source, large) in TABLE {
         let condition = Condition::parse(source, "spec.when").unwrap();
         let before = budget::charged();
         let result = condition.evaluate(&scope);
         let charged = budget::charged() - before;
         // Work beyond the limit was charged before it was done.
-        if charged < large * LARGE || (charged > 2 * most && !matches!(result, Err(LanguageError::Limit { .. }))) {
-            wrong.push(format!("{word}: {source}: charged {charged}: {result:?}"));
+        if charged < large * LARGE || (charged > 2 * maximum && !matches!(result, Err(LanguageError::Limit { .. }))) {
+            problems.push(format!("{word}: {source}: charged {charged}: {result:?}"));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }

@@ -1,7 +1,7 @@
 //! Our own filters, methods and functions: replacements of those that the template engine has without limits or
 //! differently from the manual, and additional ones.
 //!
-//! Each charges for the bytes that it reads and creates, and reads only its arguments.
+//! Each of these functions charges for the bytes that it reads and creates, and reads only its arguments.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -35,13 +35,13 @@ pub(super) fn print(out: &mut Output, state: &mut State, value: &Value) -> Resul
         }
         _ => {
             Meter::of(state, |meter| assert_printable(meter, value))?;
-            let most = output_left(state);
-            let mut limited = Limited { out, left: most };
+            let maximum = output_left(state);
+            let mut limited = Limited { out, left: maximum };
             serde_json::to_writer(Bytes(&mut limited), value).map_err(|error| match error.classify() {
                 serde_json::error::Category::Io => Error::from(ErrorKind::WriteFailure),
                 _ => no_json(),
             })?;
-            let written = most.saturating_sub(limited.left);
+            let written = maximum.saturating_sub(limited.left);
             write(state, written)
         }
     }
@@ -72,7 +72,7 @@ fn no_json() -> Error {
     Error::new(ErrorKind::InvalidOperation, "this value has no JSON form")
 }
 
-/// Returns the value as the text that printing it would show.
+/// Returns the text that printing the value shows.
 pub(super) fn text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, str>, Error> {
     if let Some(text) = value.as_str() {
         spend(state, text.len())?;
@@ -135,11 +135,11 @@ fn strip(state: &mut State, value: &Value, chars: Option<&str>, ends: Ends) -> R
         }
         None => None,
     };
-    let goes = |c: char| chars.as_ref().map_or_else(|| c.is_whitespace(), |chars| chars.contains(&c));
+    let is_removed = |c: char| chars.as_ref().map_or_else(|| c.is_whitespace(), |chars| chars.contains(&c));
     Ok(Value::from(match ends {
-        Ends::Left => text.trim_start_matches(goes),
-        Ends::Right => text.trim_end_matches(goes),
-        Ends::Both => text.trim_matches(goes),
+        Ends::Left => text.trim_start_matches(is_removed),
+        Ends::Right => text.trim_end_matches(is_removed),
+        Ends::Both => text.trim_matches(is_removed),
     }))
 }
 
@@ -149,9 +149,9 @@ pub(super) fn replace(state: &mut State, value: &Value, old: &Value, new: &Value
 
 fn replace_times(state: &mut State, value: &Value, old: &Value, new: &Value, times: usize) -> Result<Value, Error> {
     let (value, old, new) = (text(state, value)?, text(state, old)?, text(state, new)?);
-    let found = value.matches(old.as_ref()).count().min(times);
-    making(state, value.len().saturating_add(found.saturating_mul(new.len())))?;
-    Ok(Value::from(value.replacen(old.as_ref(), &new, found)))
+    let occurrences = value.matches(old.as_ref()).count().min(times);
+    making(state, value.len().saturating_add(occurrences.saturating_mul(new.len())))?;
+    Ok(Value::from(value.replacen(old.as_ref(), &new, occurrences)))
 }
 
 pub(super) fn join(state: &mut State, values: &Value, separator: Option<&str>) -> Result<Value, Error> {
@@ -273,11 +273,11 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
             strip(state, value, chars, ends)
         }
         (Some(separator), "split", [] | [_] | [_, _]) => {
-            let found = match args.first().and_then(Value::as_str) {
+            let number_of_parts = match args.first().and_then(Value::as_str) {
                 Some(at) if !at.is_empty() => separator.matches(at).count(),
                 _ => separator.len(),
             };
-            spend(state, found.saturating_mul(16))?;
+            spend(state, number_of_parts.saturating_mul(16))?;
             pycompat::unknown_method_callback(state, value, name, args)
         }
         (None, "count", [item]) => {
@@ -285,23 +285,23 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
             pycompat::unknown_method_callback(state, value, name, args)
         }
         _ => {
-            let made = pycompat::unknown_method_callback(state, value, name, args)?;
-            collected(state, made)
+            let result = pycompat::unknown_method_callback(state, value, name, args)?;
+            collected(state, result)
         }
     }
 }
 
-pub(super) fn charge_nothing(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
-    meter.take(of.len())
+pub(super) fn charge_nothing(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    meter.take(operands.len())
 }
 
-pub(super) fn charge_all(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
-    of.iter().try_for_each(|value| meter.deep(value))
+pub(super) fn charge_all(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    operands.iter().try_for_each(|value| meter.deep(value))
 }
 
 /// Charges for each element once, and for the name of an attribute at each element.
-pub(super) fn charge_elements(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
-    let Some((value, arguments)) = of.split_first() else { return Ok(()) };
+pub(super) fn charge_elements(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    let Some((value, arguments)) = operands.split_first() else { return Ok(()) };
     meter.shallow(value)?;
     let elements = if value.as_str().is_some() { 1 } else { value.len().unwrap_or(1) };
     let names = arguments.iter().filter_map(attribute).map(|name| name.as_str().map_or(0, str::len)).sum::<usize>();
@@ -309,79 +309,79 @@ pub(super) fn charge_elements(meter: &mut Meter, of: &[Value]) -> Result<(), Err
 }
 
 /// Charges like [`charge_elements`], with the attribute as the first argument.
-pub(super) fn charge_attributes(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
-    charge_elements(meter, of)?;
-    let [value, name, ..] = of else { return Ok(()) };
-    meter.assert_exact_attributes(value, |item| name.as_str().map_or(Value::UNDEFINED, |name| at(item, name)))?;
+pub(super) fn charge_attributes(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    charge_elements(meter, operands)?;
+    let [value, name, ..] = operands else { return Ok(()) };
+    meter.assert_exact_attributes(value, |item| name.as_str().map_or(Value::UNDEFINED, |name| value_at(item, name)))?;
     meter.take(value.len().unwrap_or(1).saturating_mul(name.as_str().map_or(0, str::len)))
 }
 
 /// Charges for a text of which each character or line becomes a value.
-pub(super) fn charge_parts(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
-    let Some(value) = of.first() else { return Ok(()) };
+pub(super) fn charge_parts(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    let Some(value) = operands.first() else { return Ok(()) };
     meter.shallow(value)?;
     meter.take(value.as_str().map_or(0, str::len).saturating_mul(8))
 }
 
-pub(super) fn charge_comparison(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
-    match of {
+pub(super) fn charge_comparison(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    match operands {
         [a, b] => meter.comparison(a, b),
-        _ => charge_all(meter, of),
+        _ => charge_all(meter, operands),
     }
 }
 
-pub(super) fn charge_in(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
-    match of {
+pub(super) fn charge_in(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    match operands {
         [item, container] => meter.containment(item, container),
-        _ => charge_all(meter, of),
+        _ => charge_all(meter, operands),
     }
 }
 
-pub(super) fn charge_contains(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
-    match of {
+pub(super) fn charge_contains(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    match operands {
         [container, item] => meter.containment(item, container),
-        _ => charge_all(meter, of),
+        _ => charge_all(meter, operands),
     }
 }
 
 /// Charges all of the arguments once for each comparison of an element.
-pub(super) fn charge_order(meter: &mut Meter, of: &[Value], sorts: bool) -> Result<(), Error> {
-    order(meter, of, sorts, true)
+pub(super) fn charge_order(meter: &mut Meter, operands: &[Value], sorts: bool) -> Result<(), Error> {
+    order(meter, operands, sorts, true)
 }
 
 /// Charges like [`charge_order`], but case is folded once and not at each comparison.
-pub(super) fn charge_unique(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
-    order(meter, of, true, false)
+pub(super) fn charge_unique(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    order(meter, operands, true, false)
 }
 
-fn order(meter: &mut Meter, of: &[Value], sorts: bool, folds: bool) -> Result<(), Error> {
-    charge_elements(meter, of)?;
-    let Some((value, arguments)) = of.split_first() else { return Ok(()) };
-    let named = |name: &str| {
-        let given = arguments.iter().filter(|value| value.kind() == ValueKind::Map);
-        given.filter_map(|kwargs| kwargs.get_attr(name).ok()).find(|value| !value.is_undefined())
+fn order(meter: &mut Meter, operands: &[Value], sorts: bool, folds_case: bool) -> Result<(), Error> {
+    charge_elements(meter, operands)?;
+    let Some((value, arguments)) = operands.split_first() else { return Ok(()) };
+    let named_argument = |name: &str| {
+        let keyword_arguments = arguments.iter().filter(|value| value.kind() == ValueKind::Map);
+        keyword_arguments.filter_map(|kwargs| kwargs.get_attr(name).ok()).find(|value| !value.is_undefined())
     };
     if value.kind() == ValueKind::Number || value.kind() == ValueKind::Bool {
         return Ok(());
     }
-    let path = named("attribute");
-    let by_value = named("by").is_some_and(|by| by.as_str() == Some("value"));
+    let path = named_argument("attribute");
+    let by_value = named_argument("by").is_some_and(|by| by.as_str() == Some("value"));
     let mut keys = Vec::new();
     for item in value.try_iter()?.checked() {
         let item = item?;
         match path.as_ref().and_then(Value::as_str) {
-            Some(path) => keys.extend(path.split(',').map(|path| at(&item, path.trim()))),
+            Some(path) => keys.extend(path.split(',').map(|path| value_at(&item, path.trim()))),
             None if by_value => keys.push(value.get_item(&item)?),
             None => keys.push(item),
         }
     }
-    let folds = folds && !named("case_sensitive").is_some_and(|sensitive| sensitive.is_true());
-    let times = if sorts { usize::try_from(keys.len().checked_ilog2().unwrap_or(0)).unwrap_or(0) + 2 } else { 1 };
-    meter.ordering(&keys, times, folds)
+    let folds_case = folds_case && !named_argument("case_sensitive").is_some_and(|sensitive| sensitive.is_true());
+    let passes = if sorts { usize::try_from(keys.len().checked_ilog2().unwrap_or(0)).unwrap_or(0) + 2 } else { 1 };
+    meter.ordering(&keys, passes, folds_case)
 }
 
 /// Returns the value at a dotted path, as the engine finds it, or undefined.
-fn at(item: &Value, path: &str) -> Value {
+fn value_at(item: &Value, path: &str) -> Value {
     path.split('.').fold(item.clone(), |value, part| {
         let key = part.parse::<usize>().map_or_else(|_| Value::from(part), Value::from);
         value.get_item(&key).unwrap_or(Value::UNDEFINED)

@@ -212,19 +212,19 @@ impl<'s> Walk<'s> {
 
     fn expression(&mut self, expr: &ast::Expr<'s>) -> Grown {
         let growth = self.grow(expr)?;
-        let most = if self.loops > 0 { MAX_GROWTH_IN_LOOP } else { MAX_GROWTH };
-        if growth > most {
+        let maximum = if self.loops > 0 { MAX_GROWTH_IN_LOOP } else { MAX_GROWTH };
+        if growth > maximum {
             return Err(Refusal::limit(
                 expr.span(),
                 format!(
-                    "more than {most} values are put together here; write them one after the other as `{{{{ a }}}}{{{{ b }}}}`, or use `join`"
+                    "more than {maximum} values are put together here; write them one after the other as `{{{{ a }}}}{{{{ b }}}}`, or use `join`"
                 ),
             ));
         }
         Ok(growth)
     }
 
-    fn all<'e>(&mut self, exprs: impl IntoIterator<Item = &'e ast::Expr<'s>>) -> Grown
+    fn sum_growth<'e>(&mut self, exprs: impl IntoIterator<Item = &'e ast::Expr<'s>>) -> Grown
     where
         's: 'e,
     {
@@ -246,35 +246,35 @@ impl<'s> Walk<'s> {
             }
             ast::Expr::Slice(slice) => {
                 // The engine negates the step without a check.
-                let small = match slice.step.as_ref().map(constant_member) {
+                let is_small = match slice.step.as_ref().map(constant_member) {
                     None => true,
                     Some(Some(Member::Position(step))) => (1..=MAX_STEP).contains(&step.unsigned_abs()),
                     Some(_) => false,
                 };
-                if !small {
+                if !is_small {
                     return Err(Refusal::new(
                         slice.span(),
                         "the step of a slice must be a small number that is written out",
                     ));
                 }
-                self.all([&slice.start, &slice.stop, &slice.step].into_iter().flatten())?;
+                self.sum_growth([&slice.start, &slice.stop, &slice.step].into_iter().flatten())?;
                 self.expression(&slice.expr)
             }
             ast::Expr::UnaryOp(op) => self.expression(&op.expr).map(|_| 0),
             ast::Expr::BinOp(op) => self.operator(op),
             ast::Expr::Compare(compare) => {
                 self.expression(&compare.expr)?;
-                self.all(compare.ops.iter().map(|op| &op.expr)).map(|_| 0)
+                self.sum_growth(compare.ops.iter().map(|op| &op.expr)).map(|_| 0)
             }
             ast::Expr::IfExpr(choice) => {
                 self.expression(&choice.test_expr)?;
-                let yes = self.expression(&choice.true_expr)?;
-                let no = choice.false_expr.as_ref().map(|no| self.expression(no)).transpose()?;
-                Ok(yes.max(no.unwrap_or(0)))
+                let if_true = self.expression(&choice.true_expr)?;
+                let if_false = choice.false_expr.as_ref().map(|if_false| self.expression(if_false)).transpose()?;
+                Ok(if_true.max(if_false.unwrap_or(0)))
             }
-            ast::Expr::List(list) => self.all(&list.items),
-            ast::Expr::Tuple(tuple) => self.all(&tuple.items),
-            ast::Expr::Map(map) => self.all(map.keys.iter().chain(&map.values)),
+            ast::Expr::List(list) => self.sum_growth(&list.items),
+            ast::Expr::Tuple(tuple) => self.sum_growth(&tuple.items),
+            ast::Expr::Map(map) => self.sum_growth(map.keys.iter().chain(&map.values)),
             ast::Expr::Filter(filter) => {
                 known("filter", filter.name, FILTERS, filter.span())?;
                 let guards = matches!(filter.name, "d" | "default");

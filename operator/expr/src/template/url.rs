@@ -19,7 +19,7 @@ use super::filters::text;
 use super::meter::{making, write as count_output};
 use crate::text::clean;
 
-/// The beginning of the frame of a value: this, `e` or `v`, the length in bytes, a colon, the value.
+/// The first character of the frame of a value. `e` or `v`, the length in bytes, a colon and the value follow.
 const MARK: char = '\u{1}';
 /// All characters but those that RFC 3986 calls unreserved.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -52,10 +52,10 @@ fn encode(text: &str) -> String {
     utf8_percent_encode(&clean(text), ENCODED).to_string()
 }
 
-/// Whether a value is a result of [`urlencode`] and still has only the characters of one.
+/// Whether a value is a result of [`urlencode`] and still has only the characters of such a result.
 fn is_encoded(value: &Value) -> bool {
-    let left = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
-    value.is_safe() && value.as_str().is_some_and(|text| text.bytes().all(left))
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
+    value.is_safe() && value.as_str().is_some_and(|text| text.bytes().all(is_allowed))
 }
 
 /// Returns the URL of a rendering with frames, or the problem with a value and the remedy.
@@ -141,9 +141,9 @@ impl Url {
                 _ => value.start,
             };
             from = Some((start, value.end));
-            let goes_on = self.text.get(..start).is_some_and(|text| text.ends_with(|c: char| c.is_alphanumeric()));
+            let continues_host = self.text.get(..start).is_some_and(|text| text.ends_with(|c: char| c.is_alphanumeric()));
             let ends_host = self.text.get(value.end..end).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
-            if goes_on && ends_host && self.text.get(start..value.end).is_some_and(|text| text.contains('.')) {
+            if continues_host && ends_host && self.text.get(start..value.end).is_some_and(|text| text.contains('.')) {
                 return Err(
                     "a value goes on with the host of the URL and holds a dot, which names another host; put a `/` \
                             before what belongs to the path, or a `.` before the rest of a host name"

@@ -205,14 +205,14 @@ fn scope() -> Scope {
     scope
 }
 
-fn work<T>(run: impl FnOnce() -> T) -> (T, u64) {
+fn measure_work<T>(run: impl FnOnce() -> T) -> (T, u64) {
     let before = budget::charged();
     let result = run();
     (result, budget::charged() - before)
 }
 
 #[test]
-fn every_word_is_in_the_table_of_what_words_cost() {
+fn every_word_is_in_the_table_of_charges() {
     let mut missing = Vec::new();
     let lists = [
         ("filter", vocabulary::FILTERS),
@@ -223,7 +223,7 @@ fn every_word_is_in_the_table_of_what_words_cost() {
     let words = lists.into_iter().flat_map(|(sort, list)| vocabulary::words(list).map(move |word| (sort, word)));
     let operators = OPERATORS.into_iter().map(|operator| ("operator", operator));
     for (sort, word) in words.chain(operators) {
-        if !TABLE.iter().any(|(its, name, ..)| *its == sort && *name == word) {
+        if !TABLE.iter().any(|(kind, name, ..)| *kind == sort && *name == word) {
             missing.push(format!("{sort} {word}"));
         }
     }
@@ -235,16 +235,16 @@ fn every_word_is_in_the_table_of_what_words_cost() {
 #[test]
 fn every_word_charges_by_the_sizes_of_all_its_operands() {
     let scope = scope();
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     for (sort, word, expression, least) in TABLE {
         let source = format!("{{% if ({expression}) is defined %}}{{% endif %}}");
         let template = Template::parse(&source, "spec.value").unwrap();
-        let (result, charged) = work(|| template.render(&scope));
+        let (result, charged) = measure_work(|| template.render(&scope));
         if let Err(error) = &result
             && !matches!(error, LanguageError::Limit { .. })
             && !error.to_string().contains("undefined")
         {
-            wrong.push(format!("{sort} {word}: {expression}: {error}"));
+            problems.push(format!("{sort} {word}: {expression}: {error}"));
         }
         let least = match least {
             One => LARGE,
@@ -253,10 +253,10 @@ fn every_word_charges_by_the_sizes_of_all_its_operands() {
         };
         // An expression that stopped at the limit was charged for everything before it.
         if charged < least && result.is_ok() {
-            wrong.push(format!("{sort} {word}: {expression}: charged {charged}, reads at least {least}"));
+            problems.push(format!("{sort} {word}: {expression}: charged {charged}, reads at least {least}"));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]
@@ -272,16 +272,16 @@ fn a_loop_over_two_large_operands_ends_within_the_work_of_a_rendering() {
         let source =
             format!("{{% for i in range(1000) %}}{{% if ({expression}) is defined %}}{{% endif %}}{{% endfor %}}");
         let template = Template::parse(&source, "spec.value").unwrap();
-        let began = Instant::now();
-        let (_, charged) = work(|| template.render(&scope));
-        let most = u64::try_from(MAX_WORK).unwrap() * 2;
-        assert!(charged <= most, "{sort} {word}: {expression}: charged {charged}");
-        assert!(began.elapsed() < Duration::from_secs(120), "{sort} {word}: {expression}: {:?}", began.elapsed());
+        let start = Instant::now();
+        let (_, charged) = measure_work(|| template.render(&scope));
+        let maximum = u64::try_from(MAX_WORK).unwrap() * 2;
+        assert!(charged <= maximum, "{sort} {word}: {expression}: charged {charged}");
+        assert!(start.elapsed() < Duration::from_secs(120), "{sort} {word}: {expression}: {:?}", start.elapsed());
     }
 }
 
 #[test]
-fn values_made_of_themselves_many_times_are_walked_within_the_work() {
+fn nested_copies_of_a_value_are_read_within_the_work_of_a_rendering() {
     let mut scope = scope();
     scope.set("x", json!([1]));
     let mut source = String::new();
@@ -294,14 +294,14 @@ fn values_made_of_themselves_many_times_are_walked_within_the_work() {
     {
         let source = format!("{source}{last}{}", "{% endfor %}".repeat(20));
         let template = Template::parse(&source, "spec.value").unwrap();
-        let (result, charged) = work(|| template.render(&scope));
+        let (result, charged) = measure_work(|| template.render(&scope));
         assert!(matches!(result, Err(LanguageError::Limit { .. })), "{last}: {result:?}");
         assert!(charged < u64::try_from(MAX_WORK).unwrap() * 2, "{last}: {charged}");
     }
 }
 
 #[test]
-fn operators_give_with_their_charges_what_they_give_without() {
+fn charges_do_not_change_the_results_of_operators() {
     let mut scope = Scope::new();
     scope.set("a", json!(1)).set("b", json!([1, 2, 3])).set("t", json!("abc")).set("m", json!({"k": {"n": 5}}));
     for (source, expected) in [
