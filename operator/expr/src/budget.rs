@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_from_before_is_back_after_a_panic() {
+    fn the_earlier_flag_is_restored_after_a_panic() {
         let outer = Arc::new(AtomicBool::new(true));
         with_stop(outer, || {
             let inner = Arc::new(AtomicBool::new(false));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_charged_is_counted() {
+    fn charged_units_are_counted() {
         let before = charged();
         charge(7).unwrap();
         assert_eq!(charged() - before, 7);

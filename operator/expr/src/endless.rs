@@ -25,24 +25,25 @@ mod marked {
         RELEASED.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|name| text.contains(name))
     }
 
-    /// Obeys a mark in the text: `[[slow:place]]` takes some hundredths of a second, `[[endless:place]]` ends when told
-    /// to stop, `[[deaf:place]]` does not, and `[[abort:place]]` ends the process.
+    /// Executes the mark for `place` in the text: `[[slow:place]]` takes some hundredths of a second,
+    /// `[[endless:place]]` ends when the evaluation is stopped, `[[deaf:place]]` ignores that, and `[[abort:place]]`
+    /// ends the process.
     pub fn meet(place: &str, text: &str) {
-        let is = |what: &str| text.contains(&format!("[[{what}:{place}]]"));
-        if is("slow") {
+        let has_mark = |kind: &str| text.contains(&format!("[[{kind}:{place}]]"));
+        if has_mark("slow") {
             (0..SLOW).take_while(|_| budget::charge(1).is_ok()).for_each(|_| std::hint::spin_loop());
         }
-        if is("endless") {
+        if has_mark("endless") {
             while budget::charge(1).is_ok() {
                 std::hint::spin_loop();
             }
         }
-        if is("deaf") {
+        if has_mark("deaf") {
             while !is_released(text) {
                 std::hint::spin_loop();
             }
         }
-        if is("abort") {
+        if has_mark("abort") {
             std::process::abort();
         }
     }

@@ -12,16 +12,16 @@ use super::{budget, text};
 pub use reader::{Problem, read, read_exact};
 
 /// The maximum size of the searched beginning of a text, in bytes.
-const SEARCHED: usize = 1 << 20;
+const MAX_SEARCHED_BYTES: usize = 1 << 20;
 /// The maximum number of positions that are tried as the start of an object or array.
-const ATTEMPTS: usize = 64;
+const MAX_ATTEMPTS: usize = 64;
 /// The maximum number of bytes read by all attempts together: a text of opening brackets would be read once for each.
-const READ: usize = 4 << 20;
+const MAX_READ_BYTES: usize = 4 << 20;
 
 /// Returns the JSON in `text`: the whole text if it is JSON, else the first object or array in a fenced
 /// ```` ```json ```` block, else the first object or array anywhere in the text.
 ///
-/// Returns `None` if there is none in the first MiB, among the first 64 possible starts or after 4 MiB were read, or if
+/// Returns `None` if no JSON is in the first MiB, among the first 64 possible starts or after 4 MiB were read, or if
 /// the [`budget`] is stopped. Nesting is limited to 128. Texts and keys are cleaned, so that conditions and schemas
 /// read the same text as rendered templates.
 pub fn extract(text: &str) -> Option<Value> {
@@ -31,14 +31,14 @@ pub fn extract(text: &str) -> Option<Value> {
 /// Like [`extract`], but only returns JSON that `accept` accepts: a router's answer is the first object with a `route`,
 /// not the `[1]` of a footnote before it.
 pub fn extract_where(text: &str, accept: impl Fn(&Value) -> bool) -> Option<Value> {
-    let text = &text[..floor_char_boundary(text, SEARCHED)];
+    let text = &text[..floor_char_boundary(text, MAX_SEARCHED_BYTES)];
     budget::charge(text.len()).ok()?;
     if let Ok(whole) = read(text.trim()).map(text::clean_json)
         && accept(&whole)
     {
         return Some(whole);
     }
-    let mut attempts = Attempts { places: ATTEMPTS, bytes: READ };
+    let mut attempts = Attempts { places: MAX_ATTEMPTS, bytes: MAX_READ_BYTES };
     fenced(text)
         .find_map(|block| first_container(block, &mut attempts, &accept))
         .or_else(|| first_container(text, &mut attempts, &accept))
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footnote_is_passed_over_when_an_object_is_wanted() {
+    fn a_footnote_is_skipped_if_an_object_is_searched() {
         let text = r#"See [1]. Answer: {"route": "billing"}"#;
         assert_eq!(extract(text), Some(json!([1])));
         assert_eq!(extract_where(text, |v| v.get("route").is_some()), Some(json!({"route": "billing"})));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn there_may_be_none() {
+    fn a_text_without_json_gives_none() {
         for text in ["", "approved", "{", "[[[", "{\"a\": }", "```json\n```", "```"] {
             assert_eq!(extract(text), None, "{text:?}");
         }

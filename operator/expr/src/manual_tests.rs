@@ -231,7 +231,7 @@ fn a_condition_has_at_most_200_parts() {
 }
 
 #[test]
-fn a_comprehension_may_not_stand_inside_of_another() {
+fn comprehensions_cannot_be_nested() {
     assert_eq!(decide("[1, 2].all(n, n > 0) && [1].exists(n, n == 1)"), Ok(true));
     assert!(matches!(decide("[1].all(n, [1].exists(m, m == n))"), Err(LanguageError::Limit { .. })));
 }

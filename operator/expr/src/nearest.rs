@@ -1,7 +1,7 @@
 //! The known word that is most similar to a mistyped one.
 //!
-//! Only spelling counts, because a wrong suggestion is worse than none. Comparing words is charged as work. Once the
-//! evaluation is to stop, there is no suggestion.
+//! Only spelling counts, because a wrong suggestion is worse than none. Comparing words is charged as work. A stopped
+//! evaluation has no suggestion.
 
 use super::budget;
 
@@ -9,18 +9,18 @@ use super::budget;
 /// and spaces do not count.
 #[must_use]
 pub fn nearest<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    let plain = |word: &str| -> Vec<char> {
+    let normalize = |word: &str| -> Vec<char> {
         word.chars().take(64).filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
     };
-    let typed = plain(typed);
-    let near = known.into_iter().filter_map(|word| {
-        let known = plain(word);
+    let typed = normalize(typed);
+    let similar = known.into_iter().filter_map(|word| {
+        let known = normalize(word);
         let shorter = known.len().min(typed.len());
         let edits = distance(&typed, &known, (shorter / 3).max(1))?;
         // A word of one letter must keep its letter.
         (edits < shorter.max(1)).then_some((edits, word))
     });
-    near.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
+    similar.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
 }
 
 /// Returns the end of a message about an unknown name: `; did you mean x?`, or an empty text without a similar name.
@@ -34,14 +34,14 @@ pub fn did_you_mean<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -
 /// `my` is similar to `my-step`, because `steps.my-step` is parsed as a subtraction of `step` from `steps.my`.
 pub(super) fn is_near(typed: &str, name: &str) -> bool {
     let (typed, name) = (typed.to_lowercase(), name.to_lowercase());
-    let typed: Vec<char> = typed.chars().take(64).map(dashed).collect();
-    let name: Vec<char> = name.chars().take(64).map(dashed).collect();
+    let typed: Vec<char> = typed.chars().take(64).map(replace_underscore).collect();
+    let name: Vec<char> = name.chars().take(64).map(replace_underscore).collect();
     let allowed = if name.len() < 4 { 1 } else { 2 };
     let prefix = !typed.is_empty() && name.starts_with(&typed) && name.get(typed.len()) == Some(&'-');
     prefix || distance(&typed, &name, allowed).is_some()
 }
 
-fn dashed(c: char) -> char {
+fn replace_underscore(c: char) -> char {
     if c == '_' { '-' } else { c }
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_near_word_is_meant() {
+    fn only_a_similar_word_is_suggested() {
         let known = ["contextDisplay", "prompt", "approvers", "form"];
         let near = |typed: &str| nearest(typed, known);
         assert_eq!(near("context_display"), Some("contextDisplay"));

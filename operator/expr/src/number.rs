@@ -157,23 +157,23 @@ mod tests {
 
     use super::*;
 
-    fn of(text: &str) -> Option<Inexact> {
+    fn inexact_of(text: &str) -> Option<Inexact> {
         inexact(&parse(text).unwrap())
     }
 
     #[test]
-    fn a_number_is_read_where_a_double_holds_it_and_its_neighbours() {
+    fn a_number_is_read_if_a_double_holds_it_and_its_neighbours() {
         for text in ["0", "-0", "0.0", "0e9", "0E-400", "1.0", "1e3", "0.1", "-1.5e-300", "9007199254740992"] {
-            assert_eq!(of(text), None, "{text}");
+            assert_eq!(inexact_of(text), None, "{text}");
         }
         for text in ["9007199254740993", "-9007199254740993", "9007199254740993.0", "12345678901234567890.5"] {
-            assert_eq!(of(text), Some(Inexact::Beyond), "{text}");
+            assert_eq!(inexact_of(text), Some(Inexact::Beyond), "{text}");
         }
         for text in ["18446744073709551616", "1e16", "1e400", "-1e400", "1e99999999999999999999"] {
-            assert_eq!(of(text), Some(Inexact::Beyond), "{text}");
+            assert_eq!(inexact_of(text), Some(Inexact::Beyond), "{text}");
         }
         for text in ["1e-400", "-1e-400", "5e-324", "1e-310", "0.0000000001e-390", "1e-99999999999999999999"] {
-            assert_eq!(of(text), Some(Inexact::TooSmall), "{text}");
+            assert_eq!(inexact_of(text), Some(Inexact::TooSmall), "{text}");
         }
     }
 
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(first_inexact(&value), Some(("/a/1/b~1c/~0".to_owned(), Inexact::Beyond)));
         assert_eq!(first_inexact(&json!(5e-324)), Some((String::new(), Inexact::TooSmall)));
         assert_eq!(first_inexact(&json!({"a": [1, "9007199254740993", null, 0.5]})), None);
-        let said = "the number at /n/0 is too close to 0, and JSON readers take it for 0; write it as a text";
-        assert_eq!(problem(&json!({"n": [5e-324]})).as_deref(), Some(said));
+        let expected = "the number at /n/0 is too close to 0, and JSON readers take it for 0; write it as a text";
+        assert_eq!(problem(&json!({"n": [5e-324]})).as_deref(), Some(expected));
     }
 }

@@ -65,14 +65,14 @@ impl Scope {
 
     /// Returns the place of a value that was borrowed from this scope, by its address.
     pub(super) fn place_of(&self, address: usize) -> Option<Place> {
-        let is_it = |value: &Value| (std::ptr::from_ref(value).addr() == address).then_some(());
+        let has_address = |value: &Value| (std::ptr::from_ref(value).addr() == address).then_some(());
         self.roots.iter().find_map(|(name, root)| {
             let mut path = Vec::new();
             match root {
-                Root::Json(value) => number::find(value, &mut path, &is_it)?,
+                Root::Json(value) => number::find(value, &mut path, &has_address)?,
                 Root::Records(records) => records.entries.iter().find_map(|(name, value)| {
                     path = vec![name.clone()];
-                    number::find(value, &mut path, &is_it)
+                    number::find(value, &mut path, &has_address)
                 })?,
             }
             Some(Place { root: name.clone(), path })
@@ -95,10 +95,10 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A pointer into an answer begins there; the names before it belong to the scope.
-        let of_answer = |name: &String| matches!(name.as_str(), "response" | "original" | "parameters");
-        let at = self.path.iter().position(of_answer).map_or(0, |at| at + 1);
-        let (before, within) = self.path.split_at(at);
+        // The pointer begins below the name of an answer. The names before it belong to the scope.
+        let is_answer = |name: &String| matches!(name.as_str(), "response" | "original" | "parameters");
+        let start = self.path.iter().position(is_answer).map_or(0, |index| index + 1);
+        let (before, within) = self.path.split_at(start);
         let members = before.iter().map(|name| Member::Name(name.clone())).collect();
         let holder = Reference { root: self.root.clone(), members, optional: false };
         match within {

@@ -1,5 +1,5 @@
-//! Tests of the origin of a text: a scripted answer is text of the author, and an answer of a model, a server or a person
-//! is foreign text.
+//! Tests of the origin of a text: a scripted answer is text of the author, and an answer of a model, a server or a
+//! person is foreign text.
 #![allow(clippy::unwrap_used)]
 
 use std::{

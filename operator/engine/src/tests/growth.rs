@@ -235,8 +235,8 @@ fn edit_first_text(run: &mut GrowingRun) {
     run.commit_and_advance(vec![Fact::ApprovalDecided { path: "edit".into(), outcome: Box::new(outcome) }]);
 }
 
-/// Returns the number of records of a run of a chain of texts, and the number of records that the transition reads which
-/// asks at the last gate.
+/// Returns the number of records of a run of a chain of texts, and the number of records that are read by the transition
+/// that asks at the last gate.
 fn count_records_read_for_gate(steps: usize, read_before: impl Fn(usize) -> String) -> (usize, usize) {
     let mut run = GrowingRun::begin(&chain_of_texts(steps, read_before));
     edit_first_text(&mut run);

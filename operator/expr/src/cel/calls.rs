@@ -95,21 +95,21 @@ impl Parser {
     }
 
     fn call(&mut self, name: String, arguments: Vec<Node>, method: bool, at: usize) -> Parsed {
-        let Some((function, least, most)) = Function::find(&name, method) else {
+        let Some((function, minimum, maximum)) = Function::find(&name, method) else {
             return Err(Fault::new(at, signature::unknown(&name, method)));
         };
-        if !(least..=most).contains(&arguments.len()) {
-            let own = usize::from(method);
+        if !(minimum..=maximum).contains(&arguments.len()) {
+            let receiver = usize::from(method);
             return Err(Fault::new(
                 at,
                 format!(
                     "`{name}` takes {} argument(s), not {}",
-                    if least == most {
-                        format!("{}", least - own)
+                    if minimum == maximum {
+                        format!("{}", minimum - receiver)
                     } else {
-                        format!("{} to {}", least - own, most - own)
+                        format!("{} to {}", minimum - receiver, maximum - receiver)
                     },
-                    arguments.len() - own
+                    arguments.len() - receiver
                 ),
             ));
         }

@@ -177,17 +177,17 @@ impl<'a> Evaluator<'a> {
     }
 
     fn binary(&self, operator: Operator, left: Value<'a>, right: Value<'a>, at: usize) -> Evaluated<'a> {
-        let ordered = |accept: fn(std::cmp::Ordering) -> bool| {
+        let compare = |accept: fn(std::cmp::Ordering) -> bool| {
             // "Not a number" is not less than, equal to or greater than any value.
             order(&left, &right, &self.work, at).map(|o| Value::Bool(o.is_some_and(accept)))
         };
         match operator {
             Operator::Equal => equal(&left, &right, &self.work, at).map(Value::Bool),
             Operator::NotEqual => equal(&left, &right, &self.work, at).map(|b| Value::Bool(!b)),
-            Operator::Less => ordered(|o| o.is_lt()),
-            Operator::LessOrEqual => ordered(|o| o.is_le()),
-            Operator::Greater => ordered(|o| o.is_gt()),
-            Operator::GreaterOrEqual => ordered(|o| o.is_ge()),
+            Operator::Less => compare(|o| o.is_lt()),
+            Operator::LessOrEqual => compare(|o| o.is_le()),
+            Operator::Greater => compare(|o| o.is_gt()),
+            Operator::GreaterOrEqual => compare(|o| o.is_ge()),
             Operator::In => self.contains(&right, &left, at).map(Value::Bool),
             Operator::Add => {
                 let length = left.length().unwrap_or(0).saturating_add(right.length().unwrap_or(0));
@@ -282,11 +282,11 @@ impl<'a> Evaluator<'a> {
                 fault.map_or(Ok(Value::Bool(!decisive)), Err)
             }
             Macro::ExistsOne => {
-                let mut found = 0;
+                let mut count = 0;
                 for item in &items {
-                    found += usize::from(test(item)?);
+                    count += usize::from(test(item)?);
                 }
-                Ok(Value::Bool(found == 1))
+                Ok(Value::Bool(count == 1))
             }
             Macro::Filter => {
                 let mut kept = Vec::new();
@@ -298,18 +298,18 @@ impl<'a> Evaluator<'a> {
                 Ok(Value::List(Rc::new(kept)))
             }
             Macro::Map => {
-                let mut made = Vec::new();
+                let mut results = Vec::new();
                 for item in &items {
                     let local = Some((c.variable.as_str(), item));
-                    let wanted = match &c.filter {
+                    let is_included = match &c.filter {
                         Some(filter) => self.bool(filter, local)?,
                         None => true,
                     };
-                    if wanted {
-                        made.push(self.value(&c.body, local)?);
+                    if is_included {
+                        results.push(self.value(&c.body, local)?);
                     }
                 }
-                Ok(Value::List(Rc::new(made)))
+                Ok(Value::List(Rc::new(results)))
             }
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn arithmetic<'a>(
         (Operator::Divide, Value::Double(a), Value::Double(b)) => Ok(Value::Double(a / b)),
         (Operator::Add, Value::Text(a), Value::Text(b)) => {
             let (a, b) = (a.as_str(), b.as_str());
-            made(a.len() + b.len(), work, at)?;
+            charge_text(a.len() + b.len(), work, at)?;
             Ok([a, b].concat().into())
         }
         _ => {
@@ -116,7 +116,7 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>], work: &Work,
         (Function::Replace, Some(old), [_, _, Value::Text(new)]) => {
             let new = new.as_str();
             let times = text.matches(old).count();
-            made(text.len().saturating_add(times.saturating_mul(new.len())), work, at)?;
+            charge_text(text.len().saturating_add(times.saturating_mul(new.len())), work, at)?;
             text.replace(old, new).into()
         }
         (Function::Substring, _, [_, Value::Int(from)]) => substring(text, *from, None, at)?,
@@ -131,7 +131,7 @@ fn count<'a>(n: usize) -> Option<Value<'a>> {
 }
 
 /// Charges for a text of `bytes` bytes before it is created.
-fn made(bytes: usize, work: &Work, at: usize) -> Result<(), Fault> {
+fn charge_text(bytes: usize, work: &Work, at: usize) -> Result<(), Fault> {
     if bytes > MAX_TEXT {
         return Err(Fault::limit(at, "a text made here would be larger than 1 MiB"));
     }
@@ -191,7 +191,7 @@ fn join<'a>(arguments: &[Value<'a>], work: &Work, at: usize) -> Result<Option<Va
         if index > 0 {
             joined.push_str(separator);
         }
-        made(joined.len() + text.as_str().len(), work, at)?;
+        charge_text(joined.len() + text.as_str().len(), work, at)?;
         joined.push_str(text.as_str());
     }
     Ok(Some(joined.into()))

@@ -149,7 +149,7 @@ fn maps_are_iterated_in_their_written_order_every_time() {
 }
 
 #[test]
-fn what_jinja_would_guess_is_an_error_here() {
+fn implicit_conversions_of_jinja_are_errors() {
     for source in [
         "nodes.x.response < 5",
         "inputs.customer < 5",
@@ -187,7 +187,7 @@ fn what_jinja_would_guess_is_an_error_here() {
 }
 
 #[test]
-fn a_fault_is_absorbed_only_where_the_other_side_decides() {
+fn a_fault_is_ignored_only_if_the_other_side_decides() {
     assert!(holds("missing == 1 || true"));
     assert!(holds("true || missing == 1"));
     assert!(!holds("missing == 1 && false"));
@@ -283,7 +283,7 @@ fn limits_on_the_source_are_checked_before_it_is_built() {
 }
 
 #[test]
-fn a_thousand_characters_of_anything_fit_a_small_stack() {
+fn any_source_of_a_thousand_characters_fits_a_small_stack() {
     on_a_small_stack(|| {
         for piece in [
             "(",

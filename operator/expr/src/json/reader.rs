@@ -41,7 +41,7 @@ struct Rules {
 /// # Errors
 /// The place and the text of the first problem.
 pub fn read_exact(text: &str, depth: usize) -> Result<Value, Problem> {
-    whole(text, Rules { depth, strict: true })
+    read_whole(text, Rules { depth, strict: true })
 }
 
 /// Reads one JSON value without anything after it. A number that no double can hold becomes one that [`inexact`]
@@ -50,7 +50,7 @@ pub fn read_exact(text: &str, depth: usize) -> Result<Value, Problem> {
 /// # Errors
 /// The text of the problem.
 pub fn read(text: &str) -> Result<Value, Problem> {
-    whole(text, Rules { depth: MAX_DEPTH, strict: false })
+    read_whole(text, Rules { depth: MAX_DEPTH, strict: false })
 }
 
 /// Reads the value at the beginning of a text, and returns it with its size in bytes.
@@ -62,10 +62,10 @@ pub(super) fn first(text: &str) -> Result<(Value, usize), usize> {
     }
 }
 
-fn whole(text: &str, rules: Rules) -> Result<Value, Problem> {
+fn read_whole(text: &str, rules: Rules) -> Result<Value, Problem> {
     let mut reader = Reader { text, at: 0, path: Vec::new(), rules };
     let value = reader.value(0)?;
-    reader.blank();
+    reader.skip_blank();
     match reader.peek() {
         None => Ok(value),
         Some(_) => Err(reader.problem("there is text after the JSON; leave it out")),
@@ -86,7 +86,7 @@ impl<'t> Reader<'t> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn blank(&mut self) {
+    fn skip_blank(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
@@ -111,15 +111,15 @@ impl<'t> Reader<'t> {
         self.problem(format!("invalid JSON: {what}"))
     }
 
-    /// Enters a value, and records its name if the path is needed for messages.
-    fn within(&mut self, name: impl FnOnce() -> String) {
+    /// Adds the name of a value to the path. A lenient reading has no messages, and so no path.
+    fn push_name(&mut self, name: impl FnOnce() -> String) {
         if self.rules.strict {
             self.path.push(name());
         }
     }
 
     fn value(&mut self, level: usize) -> Read<Value> {
-        self.blank();
+        self.skip_blank();
         match self.peek() {
             Some(b'{') => self.object(level + 1),
             Some(b'[') => self.array(level + 1),
@@ -145,7 +145,7 @@ impl<'t> Reader<'t> {
         if level > self.rules.depth {
             return Err(self.problem(format!("nested more than {} levels deep", self.rules.depth)));
         }
-        self.blank();
+        self.skip_blank();
         Ok(())
     }
 
@@ -157,10 +157,10 @@ impl<'t> Reader<'t> {
             return Ok(Value::Array(items));
         }
         loop {
-            self.within(|| items.len().to_string());
+            self.push_name(|| items.len().to_string());
             items.push(self.value(level)?);
             self.path.pop();
-            self.blank();
+            self.skip_blank();
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
@@ -180,16 +180,16 @@ impl<'t> Reader<'t> {
             return Ok(Value::Object(fields));
         }
         loop {
-            self.blank();
+            self.skip_blank();
             if self.peek() != Some(b'"') {
                 return Err(self.invalid("a key in quotes"));
             }
             let key = self.text()?;
-            self.within(|| key.clone());
+            self.push_name(|| key.clone());
             if self.rules.strict && fields.contains_key(&key) {
                 return Err(self.problem("the key is there twice; send it once"));
             }
-            self.blank();
+            self.skip_blank();
             if self.peek() != Some(b':') {
                 return Err(self.invalid("`:`"));
             }
@@ -197,7 +197,7 @@ impl<'t> Reader<'t> {
             let value = self.value(level)?;
             fields.insert(key, value);
             self.path.pop();
-            self.blank();
+            self.skip_blank();
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
@@ -292,20 +292,20 @@ mod tests {
 
     #[test]
     fn an_exact_reading_names_the_place_and_the_remedy() {
-        let why = |text: &str| {
+        let problem_of = |text: &str| {
             let problem = read_exact(text, 64).unwrap_err();
             format!("{}: {}", problem.pointer, problem.what)
         };
         assert_eq!(
-            why(r#"{"customer": {"id": 1234567890123456789}}"#),
+            problem_of(r#"{"customer": {"id": 1234567890123456789}}"#),
             "/customer/id: 1234567890123456789 is beyond ±2^53, where JSON readers round differently; write it as a text"
         );
         assert_eq!(
-            why("[0, -1e-400]"),
+            problem_of("[0, -1e-400]"),
             "/1: -1e-400 is too close to 0, and JSON readers take it for 0; write it as a text"
         );
-        assert_eq!(why(r#"{"a/b": 1, "a/b": 2}"#), "/a~1b: the key is there twice; send it once");
-        assert_eq!(why("[1] x"), ": there is text after the JSON; leave it out");
+        assert_eq!(problem_of(r#"{"a/b": 1, "a/b": 2}"#), "/a~1b: the key is there twice; send it once");
+        assert_eq!(problem_of("[1] x"), ": there is text after the JSON; leave it out");
     }
 
     fn json_text() -> impl Strategy<Value = String> {
@@ -321,7 +321,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn it_reads_what_serde_json_reads(text in json_text()) {
+        fn the_reader_agrees_with_serde_json(text in json_text()) {
             match (serde_json::from_str::<Value>(&text), read(&text)) {
                 // The readers differ only about numbers that no double can hold.
                 (Ok(theirs), Ok(ours)) if first_inexact(&ours).is_none() => prop_assert_eq!(ours, theirs),

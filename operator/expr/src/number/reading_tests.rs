@@ -35,7 +35,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, LanguageError>, source: &str) -
 }
 
 #[test]
-fn a_condition_that_reads_it_names_its_pointer() {
+fn a_condition_that_reads_the_number_names_its_pointer() {
     for (source, pointer) in [
         ("steps.look.response.customer.id == 5", "/customer/id of `steps.look.response`"),
         ("steps.look.response.customer['id'] != 'x'", "/customer/id of `steps.look.response`"),
@@ -59,7 +59,7 @@ fn a_condition_that_reads_it_names_its_pointer() {
 }
 
 #[test]
-fn a_condition_that_does_not_read_it_holds_as_ever() {
+fn a_condition_that_does_not_read_the_number_is_unaffected() {
     for source in [
         "steps.look.response.status == 'ok'",
         "steps.look.response.customer.name == 'Ada'",
@@ -76,7 +76,7 @@ fn a_condition_that_does_not_read_it_holds_as_ever() {
 }
 
 #[test]
-fn a_template_that_reads_it_names_its_pointer() {
+fn a_template_that_reads_the_number_names_its_pointer() {
     let customer = "/customer/id of `";
     for (source, pointer) in [
         ("{{ steps.look.response.customer.id }}", "/customer/id of `steps.look.response`"),
@@ -125,7 +125,7 @@ fn a_template_that_reads_it_names_its_pointer() {
 }
 
 #[test]
-fn a_template_that_does_not_read_it_renders_as_ever() {
+fn a_template_that_does_not_read_the_number_is_unaffected() {
     for (source, text) in [
         ("{{ steps.look.response.status }} {{ last_response.customer.name }}", "ok Ada"),
         ("{{ last_response.rows | length }} {{ last_response.ids[0] }} {{ last_response.ids | first }}", "2 1 1"),

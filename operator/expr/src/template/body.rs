@@ -37,7 +37,7 @@ pub(super) fn advice(source: &str, is_plain: impl Fn(&str) -> bool) -> Vec<Strin
         match (part, &mut text) {
             (Part::Char('"'), None) => text = Some(Vec::new()),
             (Part::Char('"'), Some(inside)) if !escaped => {
-                found.extend(of_text(inside));
+                found.extend(advice_on_text(inside));
                 text = None;
             }
             (part, Some(inside)) => {
@@ -45,7 +45,7 @@ pub(super) fn advice(source: &str, is_plain: impl Fn(&str) -> bool) -> Vec<Strin
                 inside.push(part);
             }
             (Part::Value { source, filter }, None) if !is_one_of(filter, SAFE_AS_VALUE) && !is_plain(source) => {
-                let written = filtered(source);
+                let written = render_with_tojson(source);
                 found.push(format!("`{{{{ {source} }}}}` is put into JSON as it is, so that its text could add fields; write `{written}`"));
             }
             _ => {}
@@ -55,7 +55,7 @@ pub(super) fn advice(source: &str, is_plain: impl Fn(&str) -> bool) -> Vec<Strin
 }
 
 /// Returns advice about one JSON text of the template.
-fn of_text(inside: &[&Part<'_>]) -> Option<String> {
+fn advice_on_text(inside: &[&Part<'_>]) -> Option<String> {
     let unsafe_value =
         |part: &&&Part<'_>| matches!(part, Part::Value { filter, .. } if !is_one_of(filter, SAFE_IN_TEXT));
     inside.iter().find(unsafe_value)?;
@@ -89,15 +89,15 @@ fn of_text(inside: &[&Part<'_>]) -> Option<String> {
     if !literal.is_empty() {
         terms.push(format!("\"{literal}\""));
     }
-    let written = match terms.as_slice() {
-        [one] => format!("{{{{ {one} | tojson }}}}"),
-        several => format!("{{{{ ({}) | tojson }}}}", several.join(" ~ ")),
+    let rewrite = match terms.as_slice() {
+        [term] => format!("{{{{ {term} | tojson }}}}"),
+        terms => format!("{{{{ ({}) | tojson }}}}", terms.join(" ~ ")),
     };
-    Some(format!("`\"{shown}\"` does not escape its value, which could end the text and add fields; write `{written}`"))
+    Some(format!("`\"{shown}\"` does not escape its value, which could end the text and add fields; write `{rewrite}`"))
 }
 
 /// Renders an expression with `tojson` in a tag.
-fn filtered(source: &str) -> String {
+fn render_with_tojson(source: &str) -> String {
     format!("{{{{ {} | tojson }}}}", term(source))
 }
 
@@ -162,48 +162,48 @@ fn parts(source: &str) -> Vec<Part<'_>> {
 mod tests {
     use super::advice;
 
-    fn found(source: &str) -> Vec<String> {
+    fn advice_on(source: &str) -> Vec<String> {
         advice(source, |expression| expression == "inputs.amount")
     }
 
     #[track_caller]
-    fn writes(source: &str, rewrite: &str) {
-        let found = found(source);
+    fn assert_rewrite(source: &str, rewrite: &str) {
+        let found = advice_on(source);
         assert_eq!(found.len(), 1, "{source}: {found:?}");
         assert!(found.iter().all(|why| why.ends_with(&format!("write `{rewrite}`"))), "{source}: {found:?}");
     }
 
     #[test]
-    fn a_value_between_quotes_is_named_with_what_to_write_instead() {
-        writes(r#"{"to": "{{ inputs.customer }}"}"#, "{{ inputs.customer | tojson }}");
-        writes(r#"{"to": "{{- inputs.customer | upper -}}"}"#, "{{ inputs.customer | upper | tojson }}");
-        writes(r#"{"to": "Dear {{ a.b['c'] }}!"}"#, r#"{{ ("Dear " ~ a.b['c'] ~ "!") | tojson }}"#);
-        writes(r#"{"to": "a\"{{ a }}\"\\"}"#, r#"{{ ("a\"" ~ a ~ "\"\\") | tojson }}"#);
-        writes(r#"{"to": "{{ a if b else c }}"}"#, "{{ (a if b else c) | tojson }}");
-        writes(r#"{"to": "{{ a }}, {{ b or c }}"}"#, r#"{{ (a ~ ", " ~ (b or c)) | tojson }}"#);
-        writes(r#"["{{ a }}"]"#, "{{ a | tojson }}");
-        writes("\n {\n \"a\": 1, \"b\": \"{{ a }}\"}", "{{ a | tojson }}");
+    fn advice_on_a_value_in_quotes_has_the_rewrite() {
+        assert_rewrite(r#"{"to": "{{ inputs.customer }}"}"#, "{{ inputs.customer | tojson }}");
+        assert_rewrite(r#"{"to": "{{- inputs.customer | upper -}}"}"#, "{{ inputs.customer | upper | tojson }}");
+        assert_rewrite(r#"{"to": "Dear {{ a.b['c'] }}!"}"#, r#"{{ ("Dear " ~ a.b['c'] ~ "!") | tojson }}"#);
+        assert_rewrite(r#"{"to": "a\"{{ a }}\"\\"}"#, r#"{{ ("a\"" ~ a ~ "\"\\") | tojson }}"#);
+        assert_rewrite(r#"{"to": "{{ a if b else c }}"}"#, "{{ (a if b else c) | tojson }}");
+        assert_rewrite(r#"{"to": "{{ a }}, {{ b or c }}"}"#, r#"{{ (a ~ ", " ~ (b or c)) | tojson }}"#);
+        assert_rewrite(r#"["{{ a }}"]"#, "{{ a | tojson }}");
+        assert_rewrite("\n {\n \"a\": 1, \"b\": \"{{ a }}\"}", "{{ a | tojson }}");
         // Quotes around `tojson` would be doubled.
-        writes(r#"{"to": "{{ a | tojson }}"}"#, "{{ a | tojson }}");
-        writes(r#"{"{{ a }}": 1}"#, "{{ a | tojson }}");
+        assert_rewrite(r#"{"to": "{{ a | tojson }}"}"#, "{{ a | tojson }}");
+        assert_rewrite(r#"{"{{ a }}": 1}"#, "{{ a | tojson }}");
     }
 
     #[test]
-    fn a_value_that_is_put_into_json_bare_is_named_too() {
-        writes(r#"{"to": {{ a }}}"#, "{{ a | tojson }}");
-        writes("[{{ a }}, 1]", "{{ a | tojson }}");
-        writes(r#"{"n": {{ a | int ~ b }}}"#, "{{ (a | int ~ b) | tojson }}");
-        writes(r#"{"to": {{ inputs.amount }}, "x": {{ a or b }}}"#, "{{ (a or b) | tojson }}");
+    fn advice_on_a_value_without_quotes_has_the_rewrite() {
+        assert_rewrite(r#"{"to": {{ a }}}"#, "{{ a | tojson }}");
+        assert_rewrite("[{{ a }}, 1]", "{{ a | tojson }}");
+        assert_rewrite(r#"{"n": {{ a | int ~ b }}}"#, "{{ (a | int ~ b) | tojson }}");
+        assert_rewrite(r#"{"to": {{ inputs.amount }}, "x": {{ a or b }}}"#, "{{ (a or b) | tojson }}");
     }
 
     #[test]
-    fn a_text_with_tags_in_it_is_made_in_a_step_before() {
-        let found = found(r#"{"to": "{% if a %}{{ a }}{% endif %}"}"#);
+    fn advice_on_a_text_with_tags_names_a_set_step() {
+        let found = advice_on(r#"{"to": "{% if a %}{{ a }}{% endif %}"}"#);
         assert!(found.iter().all(|why| why.contains("`set` step")) && found.len() == 1, "{found:?}");
     }
 
     #[test]
-    fn json_that_is_escaped_and_text_that_is_no_json_are_left_alone() {
+    fn escaped_json_and_other_text_get_no_advice() {
         for source in [
             r#"{"to": {{ inputs.customer | tojson }}, "n": {{ a | int }}, "m": {{ inputs.amount }}}"#,
             r#"{"list": [{% for i in a %}{{ i | tojson }}{% if not loop.last %},{% endif %}{% endfor %}]}"#,
@@ -219,7 +219,7 @@ mod tests {
             r#"{"a": 1}"#,
             r#"{% raw %}{"a": "{{ b }}"}{% endraw %}"#,
         ] {
-            assert_eq!(found(source), Vec::<String>::new(), "{source}");
+            assert_eq!(advice_on(source), Vec::<String>::new(), "{source}");
         }
     }
 }

@@ -11,8 +11,8 @@ use minijinja::{Error, ErrorKind, Output, State, Value, escape_formatter, filter
 use minijinja_contrib::pycompat;
 
 use super::budget::{Bounded, Bytes, Limited, MAX_TEXT, too_much};
-use super::meter::{Meter, making, output_left, pay_for, spend, write};
-use super::metered::collected;
+use super::meter::{Meter, charge_creation, output_left, pay_for, spend, write};
+use super::metered::collect_elements;
 use super::vocabulary::{METHODS, has};
 use crate::pattern::Pattern;
 
@@ -103,7 +103,7 @@ fn json(state: &mut State, value: &Value, pretty: bool) -> Result<String, Error>
 }
 
 /// Applies a filter that changes a text.
-pub(super) fn mapped(state: &mut State, value: &Value, change: impl Fn(&str) -> String) -> Result<Value, Error> {
+pub(super) fn change_text(state: &mut State, value: &Value, change: impl Fn(&str) -> String) -> Result<Value, Error> {
     Ok(Value::from(change(&text(state, value)?)))
 }
 
@@ -150,7 +150,7 @@ pub(super) fn replace(state: &mut State, value: &Value, old: &Value, new: &Value
 fn replace_times(state: &mut State, value: &Value, old: &Value, new: &Value, times: usize) -> Result<Value, Error> {
     let (value, old, new) = (text(state, value)?, text(state, old)?, text(state, new)?);
     let occurrences = value.matches(old.as_ref()).count().min(times);
-    making(state, value.len().saturating_add(occurrences.saturating_mul(new.len())))?;
+    charge_creation(state, value.len().saturating_add(occurrences.saturating_mul(new.len())))?;
     Ok(Value::from(value.replacen(old.as_ref(), &new, occurrences)))
 }
 
@@ -182,7 +182,7 @@ pub(super) fn split(
     pay_for(state, value)?;
     spend(state, separator.map_or(0, str::len))?;
     let parts = filters::split(value, separator.map(Into::into), parts)?;
-    collected(state, parts).and_then(|parts| Ok(parts.try_iter()?.collect()))
+    collect_elements(state, parts).and_then(|parts| Ok(parts.try_iter()?.collect()))
 }
 
 /// Implements `truncate(n)`: at most `n` characters including the ellipsis.
@@ -286,7 +286,7 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
         }
         _ => {
             let result = pycompat::unknown_method_callback(state, value, name, args)?;
-            collected(state, result)
+            collect_elements(state, result)
         }
     }
 }

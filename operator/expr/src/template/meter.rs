@@ -126,7 +126,7 @@ impl Meter {
     pub(super) fn containment(&mut self, item: &Value, container: &Value) -> Result<(), Error> {
         match container.kind() {
             ValueKind::Seq | ValueKind::Iterable => {
-                container.try_iter()?.checked().try_for_each(|one| self.comparison(&one?, item))
+                container.try_iter()?.checked().try_for_each(|element| self.comparison(&element?, item))
             }
             // A key is hashed; another value is searched in its printed form.
             _ => self.take(container.as_str().map_or(0, str::len)).and_then(|()| self.deep(item)),
@@ -176,7 +176,7 @@ pub(super) fn pay_for(state: &mut State, value: &Value) -> Result<(), Error> {
 }
 
 /// Charges for a text before it is created.
-pub(super) fn making(state: &mut State, bytes: usize) -> Result<(), Error> {
+pub(super) fn charge_creation(state: &mut State, bytes: usize) -> Result<(), Error> {
     if bytes > MAX_TEXT {
         return Err(too_much("a text made here would be larger than 1 MiB; truncate first"));
     }

@@ -13,31 +13,31 @@ use super::meter::{Charge, Meter, assert_valid, write};
 
 /// The charging filters, with names that no template can call.
 const CHARGES: [(&str, Charge); 10] = [
-    (COMPARE, |meter, of| match of {
+    (COMPARE, |meter, operands| match operands {
         [a, b] => meter.comparison(a, b),
-        _ => all(meter, of),
+        _ => charge_all(meter, operands),
     }),
-    (IN, |meter, of| match of {
+    (IN, |meter, operands| match operands {
         [item, container] => meter.containment(item, container),
-        _ => all(meter, of),
+        _ => charge_all(meter, operands),
     }),
-    (CHAIN, |meter, of| match of {
+    (CHAIN, |meter, operands| match operands {
         [a, b] => meter.comparison(a, b).and_then(|()| meter.containment(a, b)),
-        _ => all(meter, of),
+        _ => charge_all(meter, operands),
     }),
-    (CONCAT, all),
-    (ADD, |meter, of| of.iter().try_for_each(|value| meter.shallow(value))),
+    (CONCAT, charge_all),
+    (ADD, |meter, operands| operands.iter().try_for_each(|value| meter.shallow(value))),
     // The key is hashed, or compared with names. A text or an iterable is walked up to the item.
-    (ITEM, |meter, of| {
-        of.get(1).map_or(Ok(()), |key| meter.deep(key))?;
-        let walked = |of: &&Value| matches!(of.kind(), ValueKind::String | ValueKind::Iterable);
-        of.first().filter(walked).map_or(Ok(()), |value| meter.shallow(value))
+    (ITEM, |meter, operands| {
+        operands.get(1).map_or(Ok(()), |key| meter.deep(key))?;
+        let walked = |value: &&Value| matches!(value.kind(), ValueKind::String | ValueKind::Iterable);
+        operands.first().filter(walked).map_or(Ok(()), |value| meter.shallow(value))
     }),
-    (MAP, |meter, of| of.iter().step_by(2).try_for_each(|key| meter.deep(key))),
+    (MAP, |meter, operands| operands.iter().step_by(2).try_for_each(|key| meter.deep(key))),
     // A text is cut by characters, which have up to four bytes.
-    (SLICE, |meter, of| of.first().map_or(Ok(()), |value| meter.take(value.as_str().map_or(0, str::len) * 4))),
-    (LOOP, |meter, of| of.iter().try_for_each(|value| meter.shallow(value))),
-    (CHANGED, |meter, of| of.iter().skip(1).try_for_each(|value| meter.deep(value))),
+    (SLICE, |meter, operands| operands.first().map_or(Ok(()), |value| meter.take(value.as_str().map_or(0, str::len) * 4))),
+    (LOOP, |meter, operands| operands.iter().try_for_each(|value| meter.shallow(value))),
+    (CHANGED, |meter, operands| operands.iter().skip(1).try_for_each(|value| meter.deep(value))),
 ];
 const COMPARE: &str = "charge_compare";
 const IN: &str = "charge_in";
@@ -58,27 +58,27 @@ const VALID: &str = "charge_valid";
 /// The index by which the engine finds a filter by its name.
 const BY_NAME: u8 = !0;
 
-fn all(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
-    of.iter().try_for_each(|value| meter.deep(value))
+fn charge_all(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    operands.iter().try_for_each(|value| meter.deep(value))
 }
 
 /// Adds the filters that the instructions of [`metered`] call.
 pub(super) fn add_charges(env: &mut Environment<'static>) {
     for (name, charge) in CHARGES {
-        env.add_filter(name, move |state: &mut State, of: Rest<Value>| {
-            Meter::of(state, |meter| charge(meter, &of)).map(|()| {
+        env.add_filter(name, move |state: &mut State, operands: Rest<Value>| {
+            Meter::of(state, |meter| charge(meter, &operands)).map(|()| {
                 // The first element of an unpacked list ends on top of the stack.
-                of.0.iter().rev().cloned().collect::<Value>()
+                operands.0.iter().rev().cloned().collect::<Value>()
             })
         });
     }
     env.add_filter(RAW, |state: &mut State, bytes: usize| write(state, bytes));
     env.add_filter(VALID, |value: Value| assert_valid(&value).map(|()| value));
-    env.add_filter(COLLECT, |state: &mut State, value: Value| collected(state, value));
+    env.add_filter(COLLECT, |state: &mut State, value: Value| collect_elements(state, value));
 }
 
 /// Returns the value with its elements computed.
-pub(super) fn collected(state: &mut State, value: Value) -> Result<Value, Error> {
+pub(super) fn collect_elements(state: &mut State, value: Value) -> Result<Value, Error> {
     if value.kind() != ValueKind::Iterable {
         return Ok(value);
     }
@@ -163,10 +163,10 @@ fn group(instruction: Instruction<'_>, has_inexact: bool) -> Vec<Instruction<'_>
     {
         group.extend([apply(name, short), Instruction::UnpackList(count)]);
     }
-    let collects = matches!(instruction, Instruction::Add | Instruction::Slice);
-    let gives = has_inexact && matches!(instruction, Instruction::ApplyFilter(..) | Instruction::CallMethod(..));
+    let returns_lazy_value = matches!(instruction, Instruction::Add | Instruction::Slice);
+    let can_return_inexact = has_inexact && matches!(instruction, Instruction::ApplyFilter(..) | Instruction::CallMethod(..));
     group.push(instruction);
-    group.extend(gives.then(|| apply(VALID, 1)));
-    group.extend(collects.then(|| apply(COLLECT, 1)));
+    group.extend(can_return_inexact.then(|| apply(VALID, 1)));
+    group.extend(returns_lazy_value.then(|| apply(COLLECT, 1)));
     group
 }

@@ -100,7 +100,7 @@ fn every_feature_of_the_manual_works() {
 }
 
 #[test]
-fn records_answer_to_position_and_name() {
+fn records_are_read_by_position_and_name() {
     for (source, text) in [
         ("{{ steps[0].response }} {{ steps.draft.response }} {{ steps['my-review'].response }}", "first first second"),
         ("{{ steps[-1].response }} {{ steps | length }} {{ steps[:1] | length }}", "second 2 1"),
@@ -126,7 +126,7 @@ fn rendered_text_is_clean() {
 }
 
 #[test]
-fn an_undefined_name_is_an_error_that_says_so() {
+fn an_undefined_name_is_an_error_that_names_it() {
     for source in [
         "{{ nothing }}",
         "{{ inputs.nothing }}",
@@ -149,7 +149,7 @@ fn an_undefined_name_is_an_error_that_says_so() {
 }
 
 #[test]
-fn what_could_load_define_or_grow_is_refused_before_rendering() {
+fn constructs_that_load_define_or_grow_are_refused() {
     for source in [
         "{% macro f() %}{% endmacro %}",
         "{% call f() %}{% endcall %}",
@@ -218,7 +218,7 @@ fn memory_and_time_are_bounded_while_rendering() {
 }
 
 #[test]
-fn what_would_make_the_template_engine_panic_is_an_error() {
+fn expressions_that_could_panic_the_engine_are_errors() {
     for source in [
         "{{ range(9223372036854775807, -9223372036854775808, -1) }}",
         "{{ range(-9223372036854775808, 9223372036854775807) }}",
@@ -278,7 +278,7 @@ fn what_would_make_the_template_engine_panic_is_an_error() {
 }
 
 #[test]
-fn an_undefined_name_is_nowhere_taken_for_something() {
+fn an_undefined_name_is_an_error_in_every_construct() {
     for source in [
         "{{ [inputs.missing] }}",
         "{{ {'a': [inputs.missing]} | tojson }}",
@@ -302,7 +302,7 @@ fn an_undefined_name_is_nowhere_taken_for_something() {
 }
 
 #[test]
-fn a_cap_on_the_output_can_be_chosen() {
+fn the_limit_of_the_output_can_be_set() {
     let template = Template::parse("{{ long[:100] }}", "spec.value").unwrap();
     assert_eq!(template.render_within(&scope(), 100).map(|t| t.len()), Ok(100));
     assert_eq!(
@@ -312,7 +312,7 @@ fn a_cap_on_the_output_can_be_chosen() {
 }
 
 #[test]
-fn nothing_of_16_kib_overflows_a_small_stack() {
+fn templates_of_16_kib_fit_a_small_stack() {
     std::thread::scope(|threads| {
         let run = || {
             let sources = [
@@ -380,7 +380,7 @@ fn nothing_of_16_kib_overflows_a_small_stack() {
 }
 
 #[test]
-fn references_are_complete_and_know_what_is_guarded() {
+fn references_are_complete_and_mark_guarded_names() {
     let template = Template::parse(
         "{{ inputs.customer[:3] }}{{ steps[-1].response | upper }}{{ steps['my-review'].x }}{{ a.b[i].c }}\
          {% for s in steps %}{{ s.name }}{{ loop.index }}{% endfor %}{{ s }}\
@@ -465,7 +465,7 @@ fn a_large_scope_costs_only_what_is_referenced() {
 }
 
 #[test]
-fn numbers_that_cannot_be_read_cost_no_more_behind_a_long_key() {
+fn unreadable_numbers_below_a_long_key_cost_no_more() {
     let bytes = |key: usize| {
         let text = format!("{{\"{}\": [{}]}}", "k".repeat(key), vec!["1e999"; 50].join(","));
         let mut scope = Scope::new();

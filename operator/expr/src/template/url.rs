@@ -16,7 +16,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_
 use unicode_normalization::UnicodeNormalization;
 
 use super::filters::text;
-use super::meter::{making, write as count_output};
+use super::meter::{charge_creation, write as count_output};
 use crate::text::clean;
 
 /// The first character of the frame of a value. `e` or `v`, the length in bytes, a colon and the value follow.
@@ -31,12 +31,12 @@ const DECODINGS: usize = 4;
 /// Implements `urlencode`: percent-encodes all characters but letters, digits and `-._~`. In a URL the result is not
 /// encoded again.
 pub(super) fn urlencode(state: &mut State, value: &Value) -> Result<Value, Error> {
-    making(state, value.as_str().map_or(0, str::len))?;
+    charge_creation(state, value.as_str().map_or(0, str::len))?;
     if is_encoded(value) {
         return Ok(value.clone());
     }
     let encoded = encode(&text(state, value)?);
-    making(state, encoded.len())?;
+    charge_creation(state, encoded.len())?;
     Ok(Value::from_safe_string(encoded))
 }
 

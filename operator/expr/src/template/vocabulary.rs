@@ -10,7 +10,7 @@ use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{Environment, State, UndefinedBehavior, Value, filters, tests};
 
 use super::meter::{Charge, Meter, assert_valid};
-use super::metered::{add_charges, collected};
+use super::metered::{add_charges, collect_elements};
 use super::{filters as own, url};
 
 /// The maximum number of steps of the template engine in one rendering.
@@ -80,11 +80,11 @@ fn build() -> Environment<'static> {
 }
 
 fn add_own_filters(env: &mut Environment<'static>) {
-    env.add_filter("capitalize", |state: &mut State, v: &Value| own::mapped(state, v, own::capitalize));
-    env.add_filter("lower", |state: &mut State, v: &Value| own::mapped(state, v, str::to_lowercase));
-    env.add_filter("string", |state: &mut State, v: &Value| own::mapped(state, v, str::to_owned));
-    env.add_filter("title", |state: &mut State, v: &Value| own::mapped(state, v, |s| filters::title(Cow::Borrowed(s))));
-    env.add_filter("upper", |state: &mut State, v: &Value| own::mapped(state, v, str::to_uppercase));
+    env.add_filter("capitalize", |state: &mut State, v: &Value| own::change_text(state, v, own::capitalize));
+    env.add_filter("lower", |state: &mut State, v: &Value| own::change_text(state, v, str::to_lowercase));
+    env.add_filter("string", |state: &mut State, v: &Value| own::change_text(state, v, str::to_owned));
+    env.add_filter("title", |state: &mut State, v: &Value| own::change_text(state, v, |s| filters::title(Cow::Borrowed(s))));
+    env.add_filter("upper", |state: &mut State, v: &Value| own::change_text(state, v, str::to_uppercase));
     env.add_filter("join", own::join);
     env.add_filter("regex_search", own::regex_search);
     env.add_filter("replace", own::replace);
@@ -143,7 +143,7 @@ fn add_metered(env: &mut Environment<'static>, name: &'static str, function: Val
         let arguments = arguments.into_values();
         Meter::of(state, |meter| charge(meter, &arguments))?;
         let made = function.call(state, &arguments)?;
-        collected(state, made)
+        collect_elements(state, made)
     });
 }
 

@@ -19,7 +19,7 @@ fn answer_of_call(path: &str, text: &str) -> Fact {
     Fact::CallFinished { path: path.into(), attempt: 1, result: Ok(reply), at: start() }
 }
 
-/// Returns a spec with an agent whose answer has a schema, and a gate after it. `more_gates` are the gates of `spec.gates`.
+/// Returns a spec with an agent whose answer has a schema, and a gate after it. `more_gates` is the field `gates`.
 fn spec(more_gates: Value) -> Value {
     let mut rate = agent("rate", "writer", "rate it");
     rate["outputSchema"] =

@@ -49,7 +49,7 @@ fn a_value_in_the_path_stays_one_segment() {
 }
 
 #[test]
-fn a_value_does_not_leave_a_segment_empty() {
+fn a_value_cannot_leave_a_segment_empty() {
     for value in ["", " ", "\t"] {
         refused(ORDER, value, "leaves a segment of the URL's path empty");
         refused("https://api.example.com/{{ v }}/items?a=b", value, "leaves a segment of the URL's path empty");
@@ -59,7 +59,7 @@ fn a_value_does_not_leave_a_segment_empty() {
 }
 
 #[test]
-fn a_value_does_not_go_on_with_the_host_of_the_template() {
+fn a_value_cannot_continue_the_host_of_the_template() {
     let problem = "goes on with the host of the URL and holds a dot";
     for template in
         ["https://api.example.com{{ v }}", "https://api.example.com{{ v }}:443/x", "https://api.example.com{{ v }}?a=b"]
@@ -150,7 +150,7 @@ fn no_value_completes_a_segment_of_dots() {
 }
 
 #[test]
-fn what_urlencode_made_is_not_encoded_twice() {
+fn results_of_urlencode_are_not_encoded_again() {
     let once = "https://api.example.com/orders/a%2Fb%20c";
     gives(ORDER, "a/b c", once);
     gives("https://api.example.com/orders/{{ v | urlencode }}", "a/b c", once);
@@ -163,7 +163,7 @@ fn what_urlencode_made_is_not_encoded_twice() {
 }
 
 #[test]
-fn no_filter_marks_a_value_as_encoded_that_is_not() {
+fn no_filter_marks_an_unencoded_value_as_encoded() {
     for filter in ["safe", "escape", "e", "tojson | safe"] {
         assert!(Template::parse(&format!("https://h.example/{{{{ v | {filter} }}}}"), "http.url").is_err(), "{filter}");
     }
@@ -266,7 +266,7 @@ fn a_host_of_many_values_is_bounded_and_a_path_of_many_values_is_not() {
 
 proptest! {
     #[test]
-    fn whatever_a_value_is_host_path_and_parameters_stay_the_templates(value in any::<String>()) {
+    fn no_value_changes_the_host_path_or_parameters_of_the_template(value in any::<String>()) {
         println!("tried: 1 property cases");
         let template = "https://api.example.com/orders/{{ v }}/items?id={{ v }}&limit=1";
         if let Ok(made) = url(template, value.as_str()) {
@@ -282,7 +282,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_value_in_the_host_is_the_rest_of_the_host_stays(value in "[ -~]{0,12}") {
+    fn no_value_in_the_host_changes_the_rest_of_the_host(value in "[ -~]{0,12}") {
         if let Ok(made) = url("https://{{ v }}.internal.example/orders", value.as_str())
             && let Ok(read) = url::Url::parse(&made)
         {
