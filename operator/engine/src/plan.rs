@@ -109,11 +109,11 @@ pub struct Plan {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) created: String,
-    /// The number of runs that started one another before this one.
+    /// The number of runs in the chain of runs that started this run; 0 for a run that no run started.
     pub(crate) depth: u32,
     pub(crate) requested_by: String,
     pub(crate) requested_for: Option<String>,
-    /// The requesters of the runs that this one repeats.
+    /// The requesters of the earlier runs that this run repeats.
     pub(crate) earlier_requesters: Vec<String>,
     pub(crate) inputs: Map<String, Value>,
     pub(crate) agents: BTreeMap<String, PlannedAgent>,
@@ -244,20 +244,20 @@ impl Plan {
         }
     }
 
-    /// Returns the step of a record.
+    /// Returns the step or the gate of the record at a path.
     pub(crate) fn step_of(&self, path: &str) -> Option<&PlannedStep> {
-        let place = without_visits(path);
+        let planned_path = without_visits(path);
         let of_pattern = self.pattern.steps();
         let of_revisers = self.revisers.iter().flat_map(|reviser| &reviser.policy_gates);
-        let mut all =
+        let mut steps_and_gates =
             of_pattern.into_iter().chain(&self.start).chain(&self.end).chain(&self.release).chain(of_revisers);
         // The step of a tool has one path in the plan, for every agent that calls it.
-        match RecordPath::new(&place).place_of_tool() {
+        match RecordPath::new(&planned_path).place_of_tool() {
             Some(of_tool) => {
                 let mut steps = self.tools.tools.values().flat_map(|tool| tool.step.with_its_gates());
                 steps.find(|step| step.path == of_tool.as_str()).or_else(|| self.tools.step_of_server(of_tool.as_str()))
             }
-            None => all.find(|step| step.path == place),
+            None => steps_and_gates.find(|step| step.path == planned_path),
         }
     }
 
@@ -266,8 +266,8 @@ impl Plan {
         self.tools.servers.values().map(|server| &server.spec).filter(|server| !server.command.is_empty())
     }
 
-    /// Whether a record is that of a call that only reads, and about which no gate can ask. This must hold for every
-    /// tool that runs its step.
+    /// Whether the record at a path belongs to a call that only reads and about which no gate can ask. If several tools
+    /// run the step, the condition holds for all of them.
     pub(crate) fn is_unasked_read(&self, path: &str) -> bool {
         let place = without_visits(path);
         let Some(place) = RecordPath::new(&place).place_of_tool() else { return false };
@@ -358,8 +358,8 @@ impl Plan {
         self.forbids_call(path, |effects| CallFacts::of_kind(CallKind::Set, effects))
     }
 
-    /// Returns the reason why no agent may make the call at a path, or `None`, also for a step that no tool runs. A
-    /// call only reads if every tool of its step says so.
+    /// Returns the reason why no agent may make the call at a path, or `None`, also for a step that no tool runs. If
+    /// several tools run the step, the call is forbidden if a policy forbids it for one of them.
     fn forbids_call(&self, path: &str, facts: impl Fn(Option<Effects>) -> CallFacts) -> Option<String> {
         let place = without_visits(path);
         // The later turns of an agent, and the request for its answer, are below its step.
@@ -410,7 +410,8 @@ pub fn spec_bytes(spec: &WorkflowSpec) -> usize {
 /// The number of steps above which a warning about their cost is given.
 const MANY_STEPS: usize = 200;
 
-/// Returns the number of runs that started one another before a run. A text that is not a number counts as the maximum.
+/// Returns the number of runs in the chain of runs that started a run, from its annotation. A text that is not a number
+/// counts as the maximum.
 fn depth_of(annotations: Option<&BTreeMap<String, String>>) -> u32 {
     let written = annotations.and_then(|annotations| annotations.get(names::ANNOTATION_DEPTH));
     written.map_or(0, |depth| depth.parse().unwrap_or(u32::MAX))

@@ -23,7 +23,7 @@ use rule::{CallRule, RuledTool};
 pub use names::is_built_in;
 pub use question::NOTICE as QUESTION_NOTICE;
 
-/// The maximum number of calls of one turn that are made. A further call gets an error as its result.
+/// The maximum number of calls that are made in one turn. The result of every further call is an error.
 pub const MOST_CALLS: usize = 32;
 
 /// Parses one JSON object as strictly as the arguments of a call: no duplicate key, and no number that a double cannot
@@ -35,7 +35,7 @@ pub fn read_object(text: &str) -> Result<serde_json::Map<String, serde_json::Val
     arguments::Arguments::parse(text).map(|arguments| arguments.value().clone())
 }
 
-/// Returns the tools that an agent may call: those of the spec in their order, then the built-in ones.
+/// Returns the names of the tools that an agent may call: tools of the spec in their order, then the built-in tools.
 #[must_use]
 pub fn offered<'s>(spec: &'s WorkflowSpec, agent: &'s Agent) -> Vec<&'s str> {
     let list = ToolList::of(&agent.tools);
@@ -44,14 +44,15 @@ pub fn offered<'s>(spec: &'s WorkflowSpec, agent: &'s Agent) -> Vec<&'s str> {
     listed.chain(agent.tools.iter().map(String::as_str).filter(|name| is_built_in(name))).collect()
 }
 
-/// Whether a gate or one of its preset can ask about a call of a tool with these effects, regardless of its condition.
+/// Whether a gate, or a gate of its preset, can ask about a call of a tool with the given effects. Conditions are
+/// ignored.
 #[must_use]
 pub fn asks(gate: &Gate, tool: &str, effects: Option<Effects>) -> bool {
     asks_about(gate, &RuledTool { name: tool, effects, is_pinned: None })
 }
 
-/// Whether a gate or one of its preset can ask about a call of a tool of a server, regardless of its condition. `tool`
-/// is the name for agents.
+/// Whether a gate, or a gate of its preset, can ask about a call of a tool of a server. Conditions are ignored. `tool`
+/// is the name for agents, such as `crm.refund`.
 #[must_use]
 pub fn asks_about_server_tool(gate: &Gate, tool: &str, effects: Option<Effects>, is_pinned: bool) -> bool {
     asks_about(gate, &RuledTool { name: tool, effects, is_pinned: Some(is_pinned) })
@@ -62,8 +63,8 @@ fn asks_about(gate: &Gate, tool: &RuledTool<'_>) -> bool {
     rules.map(|(_, rule)| rule).any(|rule| rule.reason(tool).is_some())
 }
 
-/// Whether a gate or one of its preset can ask about every call of a server that may change something and has no pin,
-/// regardless of its condition.
+/// Whether a gate, or a gate of its preset, asks about every call of a server's tools that may change something and
+/// have no pin. Conditions are ignored.
 #[must_use]
 pub fn asks_about_server(gate: &Gate, server: &str) -> bool {
     let rules = presets::expanded(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));

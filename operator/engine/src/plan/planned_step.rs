@@ -34,27 +34,27 @@ pub(crate) struct PlannedStep {
     /// The path of its records without visits: `billing/refund`, `.router`.
     pub(crate) path: String,
     pub(crate) vars: Vec<(String, Template)>,
-    /// The step is skipped if this holds.
+    /// The step is skipped if the condition holds.
     pub(crate) skip_if: Option<Condition>,
-    /// The step is skipped if this does not hold.
+    /// The step is skipped if the condition does not hold.
     pub(crate) only_if: Option<Condition>,
     pub(crate) retry: PlannedRetry,
     pub(crate) timeout: Duration,
     pub(crate) on_error: OnError,
     pub(crate) action: Action,
-    /// The validation and review of its response.
+    /// The validation and review of the step's response; `None` without a schema and a gate.
     pub(crate) output: Option<PlannedOutput>,
-    /// The gate about its failure, and the number of attempts before it asks.
+    /// The gate about the step's failure, and the number of attempts before the gate asks.
     pub(crate) escalation: Option<(i32, Box<PlannedStep>)>,
     /// Whether people are asked about a failure only if its outcome is unknown.
     pub(crate) escalates_unknown_only: bool,
     /// The policy that added the step. The author's templates do not see it.
     pub(crate) added_by: Option<String>,
-    /// The gate before it starts, which shows the input.
+    /// The author's gate before the step starts, which shows the step's input.
     pub(crate) start: Option<Box<PlannedStep>>,
-    /// The gates that policies put before it. All of them have to approve.
+    /// The gates that policies put before the step. All of the gates have to approve.
     pub(crate) policy_gates: Vec<PlannedStep>,
-    /// Whether it is the step of a tool, and a gate of a policy can ask about its calls.
+    /// Whether the step runs as a tool, and a gate of a policy can ask about its calls.
     pub(crate) has_policy_call_gate: bool,
 }
 
@@ -109,16 +109,16 @@ impl PlannedSecretHeaders {
 /// One call of a tool of an MCP server.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedMcp {
-    /// The name of the server.
+    /// The name of the server in the Workflow.
     pub(crate) server: String,
-    /// Its URL; `None` if it is a command.
+    /// The URL of the server; `None` if the server is a command.
     pub(crate) url: Option<String>,
     /// The name of the tool on the server.
     pub(crate) tool: String,
     pub(crate) arguments: PlannedArguments,
-    /// Whether the author of the Workflow declares that it changes nothing.
+    /// Whether the author of the Workflow declares that the tool changes nothing.
     pub(crate) reads: bool,
-    /// The only definition with which it is called, because a policy omits its gate for this definition.
+    /// The only definition with which the tool is called, because a policy omits its gate for this definition.
     pub(crate) requires: Option<Digest>,
 }
 
@@ -135,11 +135,11 @@ pub(crate) enum PlannedArguments {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ToolStanding {
     pub(crate) definition: Digest,
-    /// Whether it changes nothing: by declaration of the author, or by its annotations if the author trusts them.
+    /// Whether the tool changes nothing, as the author declares, or as the server declares if the author trusts that.
     pub(crate) reads: bool,
-    /// Whether the author reviewed this definition.
+    /// Whether the author pinned the definition.
     pub(crate) is_pinned: bool,
-    /// The definition itself: text of the server, on which nothing depends.
+    /// The whole definition as the server wrote it, only to be shown to people.
     pub(crate) described: Arc<Map<String, Value>>,
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct ToolStanding {
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedOutput {
     pub(crate) schema: Option<JsonObject>,
-    /// The gate that reviews it.
+    /// The gate that reviews the response; `None` if an invalid response fails the step.
     pub(crate) gate: Option<Box<PlannedStep>>,
     /// Whether people are asked also about a valid answer.
     pub(crate) always: bool,
@@ -156,7 +156,7 @@ pub(crate) struct PlannedOutput {
 /// The retry policy of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedRetry {
-    /// `None` if not declared: then there are no retries, or those before people are asked.
+    /// The declared number of retries. If it is `None`, a step is retried only before a gate about its failure asks.
     pub(crate) limit: Option<i32>,
     pub(crate) base: Duration,
     pub(crate) factor: f64,
@@ -225,8 +225,8 @@ impl PlannedStep {
         }
     }
 
-    /// Whether the step can run twice without harm. Behind a gate of a policy, before the step or before calls of its
-    /// tool, the author's declaration is not enough: the kind and the method must allow it.
+    /// Whether the step can run twice without harm. If a policy has a gate before the step or before calls of its tool,
+    /// the author's declaration does not count, only the kind of the step and the method of its request.
     pub(crate) fn is_idempotent(&self) -> bool {
         let author_says = self.policy_gates.is_empty() && !self.has_policy_call_gate;
         match &self.action {
@@ -254,10 +254,10 @@ impl PlannedStep {
         }
     }
 
-    /// Returns how often a failed attempt is repeated automatically: only the turn of a model whose server was busy or
-    /// lost the request.
+    /// Returns how often a failed attempt is repeated automatically. Only the turn of a model is repeated, if its
+    /// server was busy or lost the request.
     pub(crate) fn repeats_by_itself(&self, plan: &Plan, failed: &StepRecord) -> i32 {
-        let is_passing = failed.error.as_ref().is_some_and(|error| {
+        let is_temporary = failed.error.as_ref().is_some_and(|error| {
             let status = failed.facts.get("statusCode").and_then(|status| status.parse::<u16>().ok());
             let is_busy = status.is_some_and(|status| status == 408 || status == 429 || status >= 500);
             // If a server asks for a longer pause, its turns are not repeated automatically.
@@ -267,8 +267,8 @@ impl PlannedStep {
         });
         let asks = self.start.is_some() || !self.policy_gates.is_empty();
         let escalates = self.escalation.is_some() && !self.escalates_unknown_only;
-        let is_meant = self.is_agent() && !self.is_scripted(plan) && self.retry.limit.is_none() && !asks && !escalates;
-        if is_meant && is_passing { REPEATED_BY_ITSELF } else { 0 }
+        let is_eligible = self.is_agent() && !self.is_scripted(plan) && self.retry.limit.is_none() && !asks && !escalates;
+        if is_eligible && is_temporary { REPEATED_BY_ITSELF } else { 0 }
     }
 
     /// Whether the step is a gate.
@@ -318,7 +318,7 @@ impl PlannedRetry {
         }
     }
 
-    /// Whether a failure is one of those that are retried.
+    /// Whether the class or the exit code of a failure is one that is retried.
     pub(crate) fn covers(&self, failed: &StepRecord) -> bool {
         let class = failed.error.as_ref().map(|error| &error.class);
         let code = failed.facts.get("exitCode").and_then(|code| code.parse::<i32>().ok());
@@ -346,7 +346,8 @@ pub(crate) struct PlannedGate {
     pub(crate) context: Option<Template>,
     /// The prompts and contexts of the gates that were merged into this one.
     pub(crate) merged: Vec<(Template, Option<Template>)>,
-    /// A text that is shown as it is, and never rendered.
+    /// A text that the request shows without rendering: the definition of the step before which a policy added the
+    /// gate.
     pub(crate) shows: Option<String>,
     pub(crate) subject: GateSubject,
     pub(crate) allowed: Vec<Verdict>,
@@ -357,7 +358,7 @@ pub(crate) struct PlannedGate {
     pub(crate) policy_quorums: Vec<Quorum>,
     pub(crate) persons: Vec<PersonRule>,
     pub(crate) required_by: Vec<RequiredBy>,
-    /// The conflict with policies because of which the gate is held, or `None`.
+    /// The conflict with policies because of which the gate does not ask, or `None`.
     pub(crate) blocked: Option<FieldError>,
     /// The field of the spec that declares the gate, for errors.
     pub(crate) field: String,

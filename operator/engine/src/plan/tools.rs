@@ -46,12 +46,12 @@ pub(crate) struct PlannedTool {
     pub(crate) description: String,
     /// The JSON Schema of its arguments.
     pub(crate) parameters: JsonObject,
-    /// The declared effects, except `read` for a request that cannot be read-only.
+    /// The declared effects; `None` if they are unknown, also for a declared `read` of a request that can change
+    /// something.
     pub(crate) effects: Option<Effects>,
     /// Whether the author declares that an equal call can be made again.
     pub(crate) repeatable: bool,
-    /// The digest of the tool and its step as written. For a tool of a server it is the digest of the server's
-    /// definition.
+    /// The digest of the tool and its step as the author wrote them, or of the definition by the server.
     pub(crate) definition: Digest,
     pub(crate) defined_by: DefinedBy,
     /// The step of the tool. It runs only with a permission of the gates.
@@ -88,7 +88,7 @@ impl PlannedTool {
         self.repeatable && !self.step.has_policy_call_gate && self.step.policy_gates.is_empty()
     }
 
-    /// Returns the facts that are the same for all its calls.
+    /// Returns the facts that are the same for all calls of the tool. A fact that depends on the call is unknown.
     pub(crate) fn facts(&self) -> CallFacts {
         let of_kind = |kind| CallFacts::of_kind(kind, self.effects);
         let is_literal = |image: &String| !["{{", "{%", "{#"].iter().any(|mark| image.contains(mark));
@@ -128,7 +128,7 @@ pub(crate) struct CallGate {
     pub(crate) gate: PlannedStep,
     pub(crate) type_: GateType,
     pub(crate) rule: CallGateRule,
-    /// The gate does not ask if this is false.
+    /// The condition under which the gate asks; `None` for a gate that always asks.
     pub(crate) condition: Option<Condition>,
 }
 
@@ -153,7 +153,7 @@ impl CallGate {
         }
     }
 
-    /// Returns the tools that its lists name without a glob.
+    /// Returns the tools that the gate's lists name without a glob; none for a gate of a policy.
     pub(crate) fn names(&self) -> Vec<&str> {
         match &self.rule {
             CallGateRule::Author(rule) => rule.names(),
@@ -161,7 +161,7 @@ impl CallGate {
         }
     }
 
-    /// Whether people decide here about every call of a server's tools that may change something and have no pin.
+    /// Whether people decide at the gate about every call of a server that may change something and has no pin.
     pub(super) fn asks_about_changes_of(&self, server: &str) -> bool {
         let asks = match &self.rule {
             CallGateRule::Author(rule) => rule.asks_about_changes_of(server) && !approves_unasked(&self.gate),
@@ -170,7 +170,7 @@ impl CallGate {
         asks && self.condition.is_none()
     }
 
-    /// Whether people decide here about every call of a tool.
+    /// Whether people decide at the gate about every call of a tool.
     pub(super) fn always_asks(&self, tool: &PlannedTool) -> bool {
         let asks = match &self.rule {
             CallGateRule::Author(rule) => {
@@ -232,13 +232,13 @@ impl PlannedTools {
 }
 
 impl Validator<'_> {
-    /// Returns the tools that an agent may call.
+    /// Returns the names of the tools that an agent may call. Reports entries that name no tool.
     pub(super) fn tools_of(&mut self, spec: &WorkflowSpec, agent: &Agent, field: &str) -> Vec<String> {
         for (at, entry) in agent.tools.iter().enumerate() {
-            let one = ToolList::of(std::slice::from_ref(entry));
-            let names_one = spec.tools.iter().any(|tool| matches!(one.selects(&tool.name), Selection::Listed(_)))
+            let list = ToolList::of(std::slice::from_ref(entry));
+            let names_a_tool = spec.tools.iter().any(|tool| matches!(list.selects(&tool.name), Selection::Listed(_)))
                 || self.tools_of_server(spec, entry, &format!("{field}.tools[{at}]"));
-            if entry.starts_with('!') || !(names_one || names::is_built_in(entry)) {
+            if entry.starts_with('!') || !(names_a_tool || names::is_built_in(entry)) {
                 let hint = self.did_you_mean(entry, spec.tools.iter().map(|tool| tool.name.as_str()));
                 let message = format!(
                     "there is no tool {entry}: name tools of spec.tools or of a server, globs that match some, or {}{hint}",
@@ -258,11 +258,11 @@ impl Validator<'_> {
         for tool in spec.tools.iter().filter(built_in) {
             self.error("spec.tools", format!("{} is the name of a built-in tool: choose another", tool.name));
         }
-        let all = spec.tools.iter().map(|tool| tool.name.as_str());
-        let all = all.chain(plan.agents.values().flat_map(|agent| &agent.tools).map(String::as_str));
-        let all: BTreeSet<&str> = all.collect();
-        for (one, other) in names::collisions(all) {
-            let message = format!("models would know {one} and {other} by the same name: rename one of them");
+        let names_of_tools = spec.tools.iter().map(|tool| tool.name.as_str());
+        let names_of_tools = names_of_tools.chain(plan.agents.values().flat_map(|agent| &agent.tools).map(String::as_str));
+        let names_of_tools: BTreeSet<&str> = names_of_tools.collect();
+        for (first, other) in names::collisions(names_of_tools) {
+            let message = format!("models would know {first} and {other} by the same name: rename one of them");
             self.error("spec.tools", message);
         }
         let mut tools = BTreeMap::new();

@@ -86,7 +86,7 @@ pub(super) fn is_of_policy(request: &ApprovalRequest) -> bool {
 }
 
 /// Returns the result that the agent receives in its second turn.
-pub(super) fn result_for_agent(run: &PolicyRun) -> String {
+pub(super) fn last_result(run: &PolicyRun) -> String {
     let next = run.calls().into_iter().find(|call| call.path == "handle/.turn-2").expect("the next turn begins");
     let CallContent::Agent(agent) = &next.content else { panic!("no turn of an agent") };
     agent.messages.iter().rev().find(|message| message.answers.is_some()).expect("a result").text.clone()
@@ -122,7 +122,7 @@ fn a_gate_of_a_policy_asks_about_each_call_and_names_the_policy() {
 
     let mut rejected = called(&policies, spec([None; 3], json!([])), &["refund"]);
     rejected.decide(&policies, GATE, Verdict::Reject);
-    assert_eq!(result_for_agent(&rejected), "Denied by a human: no reason was given");
+    assert_eq!(last_result(&rejected), "Denied by a human: no reason was given");
 }
 
 #[test]
@@ -292,11 +292,7 @@ fn a_call_that_is_forbidden_when_rendered_is_refused_without_asking() {
         assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
         assert_eq!(run.record("handle/.turn-1/.call-1/.check").error.as_ref().unwrap().class, "NotAllowed");
         run.take(&none(), Vec::new()); // the refusal stays
-        assert!(
-            result_for_agent(&run).contains("forbids calls of tools, to bank.example"),
-            "{}",
-            result_for_agent(&run)
-        );
+        assert!(last_result(&run).contains("forbids calls of tools, to bank.example"), "{}", last_result(&run));
     }
 }
 
@@ -306,7 +302,7 @@ fn a_policy_that_forbids_a_call_after_it_was_approved_stops_it() {
         let mut run = called(&none(), spec([None; 3], every_call(json!([]))), &[tool]);
         run.asked(GATE);
         run.decide(&tools(json!({"never": [rule]})), GATE, Verdict::Approve);
-        assert!(result_for_agent(&run).contains("forbids calls of tools"), "{}", result_for_agent(&run));
+        assert!(last_result(&run).contains("forbids calls of tools"), "{}", last_result(&run));
         let sent = |command: &&Command| matches!(command, Command::Call(call) if call.path.contains("/.call-"));
         assert!(!run.transition.commands.iter().any(|command| sent(&command)));
         let mut honest = called(&none(), spec([None; 3], every_call(json!([]))), &[tool]);
@@ -330,7 +326,7 @@ fn a_policy_that_forbids_agents_as_tools_stops_a_running_agent() {
     turn(&mut run, &policies, sub, &[("note", "{}")]);
     let next = format!("{sub}/.turn-2");
     assert!(!run.calls().iter().any(|call| call.path == next), "{:?}", run.calls());
-    assert!(result_for_agent(&run).contains("forbids calls of tools"), "{}", result_for_agent(&run));
+    assert!(last_result(&run).contains("forbids calls of tools"), "{}", last_result(&run));
 }
 
 #[test]
@@ -426,7 +422,7 @@ fn a_call_that_was_approved_and_runs_is_not_asked_about_again_when_a_policy_chan
     run.take(&deciders(), Vec::new());
     assert!(run.asks().is_empty());
     run.reply(&deciders(), "handle/.turn-1/.call-1/pay", "paid");
-    assert_eq!(result_for_agent(&run), "paid");
+    assert_eq!(last_result(&run), "paid");
 }
 
 #[test]
@@ -479,7 +475,7 @@ fn a_reject_of_the_answer_of_a_tool_ends_the_run_where_a_policy_says_so() {
 fn an_accepted_run_goes_on_when_a_policy_requires_more() {
     let mut run = called(&none(), spec([None; 3], every_call(json!(["refund"]))), &["note"]);
     run.decide(&tools(json!({"requireGate": true})), GATE, Verdict::Approve);
-    assert_eq!(result_for_agent(&run), "noted ");
+    assert_eq!(last_result(&run), "noted ");
 }
 
 /// Returns eight gates before every call and one about failures. Together they have the maximum number of quorums.
@@ -549,17 +545,17 @@ fn a_request_that_could_not_be_made_is_not_made_when_a_policy_comes() {
     edited.decided_by = vec!["alice".to_owned()];
     run.outcome(&none(), GATE, edited);
     assert!(
-        result_for_agent(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
+        last_result(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
         "{}",
-        result_for_agent(&run)
+        last_result(&run)
     );
     // With the quorum of the policy the last gate asks separately, and its exclusions fit into the request.
     run.take(&deciders(), Vec::new());
     assert_eq!(run.asks().len(), 0);
     assert!(
-        result_for_agent(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
+        last_result(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
         "{}",
-        result_for_agent(&run)
+        last_result(&run)
     );
 }
 
@@ -575,7 +571,7 @@ fn a_call_edited_into_a_forbidden_call_is_refused() {
         run.outcome(&policies, GATE, signoff_api::Outcome { decided_by: vec!["alice".to_owned()], ..edited });
         if host == "bank.example" {
             assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
-            assert!(result_for_agent(&run).contains("forbids calls of tools"), "{}", result_for_agent(&run));
+            assert!(last_result(&run).contains("forbids calls of tools"), "{}", last_result(&run));
         } else {
             run.decide(&policies, &format!("{GATE}#2"), Verdict::Approve);
             assert!(run.calls().iter().any(|call| call.path.ends_with("/pay")));

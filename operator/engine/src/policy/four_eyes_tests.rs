@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, approval::ApprovalPhase};
 
 use super::{
-    calls_tests::{GATE, result_for_agent, spec, turn},
+    calls_tests::{GATE, last_result, spec, turn},
     run_tests::{PolicyRun, gate, none},
     tests::cluster,
     *,
@@ -163,7 +163,7 @@ fn more_excluded_people_than_a_request_can_name_fail_the_call() {
         turn(&mut run, &none(), "handle", &[("refund", "{}")]);
         run
     };
-    assert!(result_for_agent(&started(&people)).contains("at most 32 people"));
+    assert!(last_result(&started(&people)).contains("at most 32 people"));
     assert_eq!(started(&["bob"]).asked(GATE).excluded, ["bob"]);
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 
 use super::{
-    calls_tests::{asks_about, called, errors, every_call, is_of_policy, result_for_agent, spec},
+    calls_tests::{asks_about, called, errors, every_call, is_of_policy, last_result, spec},
     run_tests::{gate, none},
     tests::cluster,
     *,
@@ -121,7 +121,7 @@ fn a_forbidden_method_in_a_rendered_header_is_not_sent() {
         called(&tools(rules), spec, &["lookup"])
     };
     let never = || json!({"never": [{"methods": ["DELETE"]}]});
-    assert!(result_for_agent(&made("delete", never())).contains("forbids calls of tools, with DELETE"));
+    assert!(last_result(&made("delete", never())).contains("forbids calls of tools, with DELETE"));
     assert_eq!(made("PATCH", never()).calls()[0].path, "handle/.turn-1/.call-1/find");
     // For a gate, a method that is known only at the call can be any method.
     let asks = asks_about(json!({"methods": ["DELETE"]}));

@@ -37,10 +37,10 @@ impl Arguments {
     /// # Errors
     /// One sentence for the model.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        Self::of_clean(&if text.trim().is_empty() { Map::new() } else { read(text)? })
+        Self::of_clean(&if text.trim().is_empty() { Map::new() } else { parse_object(text)? })
     }
 
-    /// Returns the arguments with this value, such as edited arguments.
+    /// Returns the arguments of a JSON object, such as edited arguments.
     ///
     /// # Errors
     /// One sentence for the model.
@@ -50,13 +50,13 @@ impl Arguments {
             // An earlier reader may already have rounded the number.
             return Err(format!("{}: the number is {why}", text::display(&pointer, SHOWN_CHARS)));
         }
-        Self::of_clean(&read(&canonical_text(&value)?)?)
+        Self::of_clean(&parse_object(&canonical_text(&value)?)?)
     }
 
-    /// Parses the arguments that a person gave: an object, or one JSON text, which is parsed like that of a model.
+    /// Parses the arguments that a person gave: an object, or one JSON text, which is parsed like the text of a model.
     ///
     /// # Errors
-    /// One sentence for that person.
+    /// One sentence for the person.
     pub(crate) fn edited(given: &Value) -> Result<Self, String> {
         match given {
             Value::Object(fields) => Self::of(fields.clone()),
@@ -64,14 +64,15 @@ impl Arguments {
                 Err("the text is empty: write {} for no arguments".to_owned())
             }
             Value::String(text) => Self::parse(text),
-            other => Err(format!("give an object or its JSON text, and not {}", kind(other))),
+            other => Err(format!("give an object or its JSON text, and not {}", kind_name(other))),
         }
     }
 
+    /// Returns the arguments whose texts are already cleaned.
     fn of_clean(value: &Map<String, Value>) -> Result<Self, String> {
         let text = canonical_text(value)?;
         // The value is read from the text that is digested and sent, so that gates and schemas also read `2.0` as `2`.
-        Ok(Self { value: read(&text)?, text })
+        Ok(Self { value: parse_object(&text)?, text })
     }
 
     /// Returns the value of the canonical text.
@@ -98,19 +99,19 @@ fn canonical_text(value: &impl Serialize) -> Result<String, String> {
 
 /// Parses one JSON object without anything after it. Its texts and keys are cleaned like rendered templates, so that
 /// gates and schemas read the same text that is sent.
-fn read(text: &str) -> Result<Map<String, Value>, String> {
+fn parse_object(text: &str) -> Result<Map<String, Value>, String> {
     if text.len() > MAX_ARGUMENTS_BYTES {
         return Err(format!("the arguments have {} bytes; the maximum is {MAX_ARGUMENTS_BYTES}", text.len()));
     }
     match read_exact(text, MAX_DEPTH) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(other) => Err(format!("the arguments must be a JSON object and not {}", kind(&other))),
+        Ok(other) => Err(format!("the arguments must be a JSON object and not {}", kind_name(&other))),
         Err(Problem { pointer, what, .. }) if pointer.is_empty() => Err(format!("the arguments: {what}")),
         Err(Problem { pointer, what, .. }) => Err(format!("{pointer}: {what}")),
     }
 }
 
-fn kind(value: &Value) -> &'static str {
+fn kind_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -16,9 +16,9 @@ pub(crate) struct ToolList {
 /// The decision of a list about a tool, with the deciding entry as its author wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// An entry with `!` matches. It has priority over all others.
+    /// An entry with `!` matches, which has priority over all other entries.
     Excluded(String),
-    /// An entry matches.
+    /// An entry without `!` matches.
     Listed(String),
     /// No entry matches.
     None,
@@ -41,16 +41,16 @@ impl ToolList {
     ///
     /// A glob excludes built-in tools but never lists them: an agent can ask people only if its author names the tool.
     pub(crate) fn selects(&self, name: &str) -> Selection {
-        if let Some(entry) = deciding(&self.excluded, name) {
+        if let Some(entry) = deciding_entry(&self.excluded, name) {
             return Selection::Excluded(format!("!{entry}"));
         }
-        match deciding(&self.listed, name) {
+        match deciding_entry(&self.listed, name) {
             Some(entry) if entry == name || !is_built_in(name) => Selection::Listed(entry.to_owned()),
             _ => Selection::None,
         }
     }
 
-    /// Returns the names that it lists or excludes without a glob.
+    /// Returns the entries without a glob, listed or excluded.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.listed.iter().chain(&self.excluded).map(String::as_str).filter(|entry| !entry.contains('*'))
     }
@@ -83,7 +83,8 @@ fn can_match(entry: &str, server: &str) -> bool {
     if entry.contains('*') { begin.starts_with(&first) || first.starts_with(begin) } else { entry.starts_with(&first) }
 }
 
-fn deciding<'a>(entries: &'a [String], name: &str) -> Option<&'a str> {
+/// Returns the entry that decides about a name: the name itself, else the first glob that matches.
+fn deciding_entry<'a>(entries: &'a [String], name: &str) -> Option<&'a str> {
     let exact = entries.iter().find(|entry| *entry == name);
     exact.or_else(|| entries.iter().find(|entry| is_like(entry, name))).map(String::as_str)
 }
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_lists_that_tool_alone() {
+    fn a_name_lists_only_the_tool_of_that_name() {
         assert_selections(&[
             (&["send"], "send", listed("send")),
             (&["send"], "sender", Selection::None),
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exclusion_wins_wherever_it_stands() {
+    fn an_exclusion_has_priority_in_every_order() {
         assert_selections(&[
             (&["send", "!send"], "send", excluded("!send")),
             (&["!send", "send"], "send", excluded("!send")),

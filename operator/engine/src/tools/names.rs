@@ -11,10 +11,10 @@ use signoff_api::Digest;
 /// The built-in tool by which an agent asks a person.
 pub(crate) const ASK_HUMAN: &str = "ask-human";
 
-/// The same tool, with the arguments of the generic human-in-the-loop tool.
+/// The name of the built-in tool with the arguments of the generic human-in-the-loop tool.
 pub(crate) const REQUEST: &str = "human_intervention.request";
 
-/// The same tool, with the arguments of the Strands SDK.
+/// The name of the built-in tool with the arguments of the Strands SDK.
 pub(crate) const HANDOFF: &str = "handoff_to_user";
 
 /// The names of the built-in tool.
@@ -26,13 +26,13 @@ const MAX_WIRE_CHARS: usize = 64;
 /// The number of hex digits of the digest at the end of a shortened name.
 const HASH_DIGITS: usize = 16;
 
-/// Whether this is a name of the built-in tool.
+/// Whether a name is one of the three names of the built-in tool.
 #[must_use]
 pub fn is_built_in(name: &str) -> bool {
     BUILT_IN.contains(&name)
 }
 
-/// Whether a tool of a Workflow must not have this name, because a model could confuse it with a built-in tool.
+/// Whether a name is reserved, because a model could confuse a tool of that name with a built-in tool.
 pub(crate) fn is_reserved(name: &str) -> bool {
     let wired = wire(name);
     BUILT_IN.iter().any(|built_in| wire(built_in) == wired)
@@ -52,7 +52,7 @@ pub(crate) fn wire(name: &str) -> String {
         wired.push('_');
     }
     if wired.len() > MAX_WIRE_CHARS {
-        // The digest is of the whole name: names with the same beginning stay different.
+        // The digest covers the whole name, so that long names with the same beginning stay different.
         wired.truncate(MAX_WIRE_CHARS - 1 - HASH_DIGITS);
         wired.push('_');
         wired.push_str(Digest::of_bytes(name.as_bytes()).short(HASH_DIGITS));
@@ -60,7 +60,7 @@ pub(crate) fn wire(name: &str) -> String {
     wired
 }
 
-/// Returns each pair of different names with the same name on the wire: the first name, and each other one.
+/// Returns the pairs of different names with the same name on the wire. Each pair has the first such name and another.
 pub(crate) fn collisions<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
     let mut by_wire: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in names {

@@ -7,25 +7,29 @@ use signoff_api::{
     workflow::{Gate, SpecGateType},
 };
 
-/// Returns the gate itself, or the gates of its preset. `plans` says whether the run has a plan to approve.
+/// The tools about whose calls the preset `standard` asks, in addition to destructive calls.
+const STANDARD_TOOLS: [&str; 3] = ["web_search", "send_email", "api_call"];
+
+/// Returns the gate itself, or the gates of its preset. `plans` says whether the pattern has a route or subtasks, which
+/// people can approve.
 pub(crate) fn expanded(gate: &Gate, plans: bool) -> Vec<Cow<'_, Gate>> {
     let Some(preset) = gate.preset else { return vec![Cow::Borrowed(gate)] };
-    let one = |name: &str, type_| {
+    let preset_gate = |name: &str, type_| {
         let name = format!("{}.{name}", gate.name);
         Cow::Owned(Gate { name, type_: Some(type_), preset: Some(preset), ..gate.clone() })
     };
-    let destructive = || one("destructive", SpecGateType::DestructiveActions);
-    let strict = || vec![one("tools", SpecGateType::ToolExecution), one("final", SpecGateType::FinalResponse)];
+    let destructive = || preset_gate("destructive", SpecGateType::DestructiveActions);
+    let strict = || vec![preset_gate("tools", SpecGateType::ToolExecution), preset_gate("final", SpecGateType::FinalResponse)];
     match preset {
         Preset::Minimal => vec![destructive()],
         Preset::Standard => {
-            let tools = ["web_search", "send_email", "api_call"].map(str::to_owned).to_vec();
-            let specific = one("specific", SpecGateType::SpecificTools).into_owned();
+            let tools = STANDARD_TOOLS.map(str::to_owned).to_vec();
+            let specific = preset_gate("specific", SpecGateType::SpecificTools).into_owned();
             vec![destructive(), Cow::Owned(Gate { tools, allowed_tools: Vec::new(), ..specific })]
         }
         Preset::Strict => strict(),
         Preset::Paranoid => {
-            let plan = plans.then(|| one("plan", SpecGateType::PlanApproval));
+            let plan = plans.then(|| preset_gate("plan", SpecGateType::PlanApproval));
             strict().into_iter().chain(plan).collect()
         }
     }

@@ -28,7 +28,7 @@ const MAX_LABEL_CHARS: usize = 253;
 const MAX_DESCRIPTION_CHARS: usize = 1024;
 const MAX_ID_CHARS: usize = 63;
 
-/// The maximum length of the context, in characters.
+/// The maximum length of the context that a model adds to its questions, in characters.
 const MAX_CONTEXT_CHARS: usize = 4096;
 
 /// The answer for the model to a single question that the person skipped.
@@ -97,7 +97,7 @@ pub(crate) fn description(tool: &str) -> &'static str {
 /// The questions of one call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AgentQuestions {
-    /// The form that people fill in.
+    /// The form that people fill in, with generated ids.
     pub(crate) form: Form,
     /// The context that the model adds, in its own words.
     pub(crate) context: Option<String>,
@@ -114,32 +114,32 @@ impl AgentQuestions {
         let fields = arguments.value();
         let single = |name: &str| {
             Ok::<_, String>(Question {
-                question: Some(text(fields, "", name, MAX_QUESTION_CHARS)?),
+                question: Some(required_text(fields, "", name, MAX_QUESTION_CHARS)?),
                 ..Question::default()
             })
         };
         let (mut questions, ids) = match tool {
             REQUEST => {
-                known(fields, "", &["prompt", "options", "context"])?;
-                let options = options(fields, "")?;
+                check_known_fields(fields, "", &["prompt", "options", "context"])?;
+                let options = parse_options(fields, "")?;
                 if options.is_empty() {
                     return Err("options: at least one is needed".to_owned());
                 }
                 (vec![Question { options, ..single("prompt")? }], vec![None])
             }
             HANDOFF => {
-                known(fields, "", &["message", "breakout_of_loop"])?;
-                flag(fields, "", "breakout_of_loop")?;
+                check_known_fields(fields, "", &["message", "breakout_of_loop"])?;
+                optional_flag(fields, "", "breakout_of_loop")?;
                 (vec![single("message")?], vec![None])
             }
             _ => {
-                known(fields, "", &["questions", "context"])?;
-                let items = list(fields, "", "questions", MAX_QUESTIONS)?;
+                check_known_fields(fields, "", &["questions", "context"])?;
+                let items = optional_list(fields, "", "questions", MAX_QUESTIONS)?;
                 if items.is_empty() {
                     return Err("questions: at least one is needed".to_owned());
                 }
                 let read: Result<Vec<_>, String> =
-                    items.iter().enumerate().map(|(at, item)| question(&format!("questions[{at}]"), item)).collect();
+                    items.iter().enumerate().map(|(at, item)| parse_question(&format!("questions[{at}]"), item)).collect();
                 read?.into_iter().unzip()
             }
         };
@@ -155,13 +155,13 @@ impl AgentQuestions {
             }
             keys.push(key);
         }
-        Ok(Self { form: Form { questions }, context: context(fields)?, keys })
+        Ok(Self { form: Form { questions }, context: parse_context(fields)?, keys })
     }
 
     /// Returns the answer for the model: the text of a single answer, or JSON with the answers by the model's ids, with
     /// null for a question without an answer.
     pub(crate) fn answer(&self, answers: &BTreeMap<String, Answer>) -> String {
-        let given = |question: &Question| {
+        let answer_text = |question: &Question| {
             let answer = answers.get(&question.id)?;
             let labels = answer
                 .options
@@ -171,20 +171,20 @@ impl AgentQuestions {
             (!parts.is_empty()).then(|| parts.join(", "))
         };
         if let [only] = self.form.questions.as_slice() {
-            return given(only).unwrap_or_else(|| SKIPPED.to_owned());
+            return answer_text(only).unwrap_or_else(|| SKIPPED.to_owned());
         }
         let by_key: Map<_, _> =
-            self.keys.iter().zip(&self.form.questions).map(|(key, q)| (key.clone(), json!(given(q)))).collect();
+            self.keys.iter().zip(&self.form.questions).map(|(key, q)| (key.clone(), json!(answer_text(q)))).collect();
         json!({ "answers": by_key }).to_string()
     }
 }
 
 /// Parses one question and the model's id for it.
-fn question(at: &str, item: &Value) -> Result<(Question, Option<String>), String> {
+fn parse_question(at: &str, item: &Value) -> Result<(Question, Option<String>), String> {
     let Value::Object(fields) = item else { return Err(format!("{at}: must be an object with the field question")) };
-    known(fields, at, &["id", "question", "options", "multiple", "allowText", "allowSkip"])?;
-    let options = options(fields, at)?;
-    let (multiple, allow_text) = (flag(fields, at, "multiple")?, flag(fields, at, "allowText")?);
+    check_known_fields(fields, at, &["id", "question", "options", "multiple", "allowText", "allowSkip"])?;
+    let options = parse_options(fields, at)?;
+    let (multiple, allow_text) = (optional_flag(fields, at, "multiple")?, optional_flag(fields, at, "allowText")?);
     if options.is_empty() && multiple == Some(true) {
         return Err(format!("{at}.multiple: needs options; add options or leave multiple out"));
     }
@@ -193,55 +193,55 @@ fn question(at: &str, item: &Value) -> Result<(Question, Option<String>), String
     }
     let id = optional_text(fields, at, "id", MAX_ID_CHARS)?;
     let question = Question {
-        question: Some(text(fields, at, "question", MAX_QUESTION_CHARS)?),
+        question: Some(required_text(fields, at, "question", MAX_QUESTION_CHARS)?),
         multiple: multiple.filter(|_| !options.is_empty()),
         options,
         allow_text,
-        allow_skip: flag(fields, at, "allowSkip")?,
+        allow_skip: optional_flag(fields, at, "allowSkip")?,
         ..Question::default()
     };
     Ok((question, id))
 }
 
-/// Parses the options: texts, or objects with a label.
-fn options(fields: &Map<String, Value>, at: &str) -> Result<Vec<Choice>, String> {
-    let mut read: Vec<Choice> = Vec::new();
+/// Parses the options of a question: each is a text, or an object with a label. Ids are generated.
+fn parse_options(fields: &Map<String, Value>, at: &str) -> Result<Vec<Choice>, String> {
+    let mut choices: Vec<Choice> = Vec::new();
     let mut ids: Vec<String> = Vec::new();
-    for (index, item) in list(fields, at, "options", MAX_OPTIONS)?.iter().enumerate() {
+    for (index, item) in optional_list(fields, at, "options", MAX_OPTIONS)?.iter().enumerate() {
         let at = format!("{}[{index}]", join(at, "options"));
         let (label, description) = match item {
             Value::Object(option) => {
-                known(option, &at, &["id", "label", "description"])?;
+                check_known_fields(option, &at, &["id", "label", "description"])?;
                 if let Some(id) = optional_text(option, &at, "id", MAX_ID_CHARS)? {
                     if ids.contains(&id) {
                         return Err(format!("{at}.id: {} is there twice", display(&id, 63)));
                     }
                     ids.push(id);
                 }
-                let label = text(option, &at, "label", MAX_LABEL_CHARS)?;
+                let label = required_text(option, &at, "label", MAX_LABEL_CHARS)?;
                 (label, optional_text(option, &at, "description", MAX_DESCRIPTION_CHARS)?)
             }
-            other => (bounded(other, &at, MAX_LABEL_CHARS)?, None),
+            other => (bounded_text(other, &at, MAX_LABEL_CHARS)?, None),
         };
         // A label is one line, so that it cannot look like several options.
         let label = label.split_whitespace().collect::<Vec<_>>().join(" ");
         let id = format!("o{}", index + 1);
-        if read.iter().any(|other| other.label() == label) {
+        if choices.iter().any(|other| other.label() == label) {
             return Err(format!("{at}: the label {} is there twice", display(&label, 63)));
         }
         // A person can answer with an id or a label: a label must not be the id of another option.
         if label != id && (1..=MAX_OPTIONS).any(|n| label == format!("o{n}")) {
             return Err(format!("{at}: the label {label} is reserved; use a word"));
         }
-        read.push(Choice { id, label: Some(label), description });
+        choices.push(Choice { id, label: Some(label), description });
     }
-    Ok(read)
+    Ok(choices)
 }
 
 /// Parses the context: a text, or an object as JSON text.
-fn context(fields: &Map<String, Value>) -> Result<Option<String>, String> {
+fn parse_context(fields: &Map<String, Value>) -> Result<Option<String>, String> {
     match fields.get("context") {
-        Some(object @ Value::Object(_)) => bounded(&json!(object.to_string()), "context", MAX_CONTEXT_CHARS).map(Some),
+        Some(object @ Value::Object(_)) => bounded_text(&json!(object.to_string()), "context", MAX_CONTEXT_CHARS).map(Some),
         _ => optional_text(fields, "", "context", MAX_CONTEXT_CHARS),
     }
 }
@@ -250,14 +250,15 @@ fn join(at: &str, name: &str) -> String {
     if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
 }
 
-fn known(fields: &Map<String, Value>, at: &str, names: &[&str]) -> Result<(), String> {
+/// Checks that an object has no other fields than `names`. `at` is the path of the object in messages.
+fn check_known_fields(fields: &Map<String, Value>, at: &str, names: &[&str]) -> Result<(), String> {
     match fields.keys().find(|key| !names.contains(&key.as_str())) {
         Some(unknown) => Err(format!("{}: unknown field; use {}", join(at, &display(unknown, 63)), names.join(", "))),
         None => Ok(()),
     }
 }
 
-fn list<'a>(fields: &'a Map<String, Value>, at: &str, name: &str, most: usize) -> Result<&'a [Value], String> {
+fn optional_list<'a>(fields: &'a Map<String, Value>, at: &str, name: &str, most: usize) -> Result<&'a [Value], String> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(items)) if items.len() <= most => Ok(items),
@@ -268,7 +269,7 @@ fn list<'a>(fields: &'a Map<String, Value>, at: &str, name: &str, most: usize) -
     }
 }
 
-fn flag(fields: &Map<String, Value>, at: &str, name: &str) -> Result<Option<bool>, String> {
+fn optional_flag(fields: &Map<String, Value>, at: &str, name: &str) -> Result<Option<bool>, String> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(value)) => Ok(Some(*value)),
@@ -276,22 +277,23 @@ fn flag(fields: &Map<String, Value>, at: &str, name: &str) -> Result<Option<bool
     }
 }
 
-fn text(fields: &Map<String, Value>, at: &str, name: &str, most: usize) -> Result<String, String> {
+fn required_text(fields: &Map<String, Value>, at: &str, name: &str, most: usize) -> Result<String, String> {
     match fields.get(name) {
         None | Some(Value::Null) => Err(format!("{}: is missing", join(at, name))),
-        Some(value) => bounded(value, &join(at, name), most),
+        Some(value) => bounded_text(value, &join(at, name), most),
     }
 }
 
 fn optional_text(fields: &Map<String, Value>, at: &str, name: &str, most: usize) -> Result<Option<String>, String> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => bounded(value, &join(at, name), most).map(Some),
+        Some(value) => bounded_text(value, &join(at, name), most).map(Some),
     }
 }
 
-/// Returns a cleaned text of at most `most` characters that is not blank.
-fn bounded(value: &Value, at: &str, most: usize) -> Result<String, String> {
+/// Returns the cleaned text of a value. Another value, a blank text and a text of more than `most` characters are
+/// errors.
+fn bounded_text(value: &Value, at: &str, most: usize) -> Result<String, String> {
     let Value::String(value) = value else { return Err(format!("{at}: must be a text")) };
     let cleaned = clean(value).trim().to_owned();
     if cleaned.chars().all(|c| c.is_whitespace() || is_invisible(c)) {

@@ -20,7 +20,7 @@ fn answers(given: &[(&str, Answer)]) -> BTreeMap<String, Answer> {
 }
 
 #[test]
-fn each_name_has_a_schema_that_its_own_arguments_fit() {
+fn each_name_has_a_schema_that_matches_its_arguments() {
     for (tool, arguments) in [
         (
             ASK_HUMAN,
@@ -42,7 +42,7 @@ fn each_name_has_a_schema_that_its_own_arguments_fit() {
 }
 
 #[test]
-fn ids_of_the_form_are_made_here_and_answers_have_those_of_the_model() {
+fn ids_of_the_form_are_generated_and_answers_have_the_ids_of_the_model() {
     let asked = read(
         ASK_HUMAN,
         &json!({"questions": [
@@ -86,7 +86,7 @@ fn a_single_question_is_answered_with_plain_text() {
 
 #[test]
 fn hostile_questions_are_refused_in_one_sentence() {
-    let one = |question: Value| json!({"questions": [question]});
+    let with_question = |question: Value| json!({"questions": [question]});
     let many = |count: usize| vec![json!({"question": "?"}); count];
     let long = "x".repeat(5000);
     for (tool, arguments, expected) in [
@@ -110,44 +110,44 @@ fn hostile_questions_are_refused_in_one_sentence() {
             json!({"questions": [{"id": "q2", "question": "?"}, {"question": "?"}]}),
             "questions[1].id: q2 is there twice; give each question its own id",
         ),
-        (ASK_HUMAN, one(json!({})), "questions[0].question: is missing"),
-        (ASK_HUMAN, one(json!({"question": " \u{0}\u{200b}\n"})), "questions[0].question: must not be empty"),
-        (ASK_HUMAN, one(json!({"question": 1})), "questions[0].question: must be a text"),
-        (ASK_HUMAN, one(json!({"question": long})), "questions[0].question: has 5000 characters; the maximum is 1024"),
+        (ASK_HUMAN, with_question(json!({})), "questions[0].question: is missing"),
+        (ASK_HUMAN, with_question(json!({"question": " \u{0}\u{200b}\n"})), "questions[0].question: must not be empty"),
+        (ASK_HUMAN, with_question(json!({"question": 1})), "questions[0].question: must be a text"),
+        (ASK_HUMAN, with_question(json!({"question": long})), "questions[0].question: has 5000 characters; the maximum is 1024"),
         (
             ASK_HUMAN,
-            one(json!({"question": "?", "options": [{"label": long}]})),
+            with_question(json!({"question": "?", "options": [{"label": long}]})),
             "questions[0].options[0].label: has 5000 characters; the maximum is 253",
         ),
         (
             ASK_HUMAN,
-            one(json!({"question": "?", "options": vec!["x"; 33]})),
+            with_question(json!({"question": "?", "options": vec!["x"; 33]})),
             "questions[0].options: has 33 entries; the maximum is 32",
         ),
         (
             ASK_HUMAN,
-            one(json!({"question": "?", "options": [{"id": "a", "label": "A"}, {"id": "a", "label": "B"}]})),
+            with_question(json!({"question": "?", "options": [{"id": "a", "label": "A"}, {"id": "a", "label": "B"}]})),
             "questions[0].options[1].id: a is there twice",
         ),
         (
             ASK_HUMAN,
-            one(json!({"question": "?", "options": ["A", " A\u{7}"]})),
+            with_question(json!({"question": "?", "options": ["A", " A\u{7}"]})),
             "questions[0].options[1]: the label A is there twice",
         ),
         (
             ASK_HUMAN,
-            one(json!({"question": "?", "options": ["o2", "No"]})),
+            with_question(json!({"question": "?", "options": ["o2", "No"]})),
             "questions[0].options[0]: the label o2 is reserved; use a word",
         ),
         (
             ASK_HUMAN,
-            one(json!({"question": "?", "multiple": true})),
+            with_question(json!({"question": "?", "multiple": true})),
             "questions[0].multiple: needs options; add options or leave multiple out",
         ),
-        (ASK_HUMAN, one(json!({"question": "?", "multiple": "yes"})), "questions[0].multiple: must be true or false"),
+        (ASK_HUMAN, with_question(json!({"question": "?", "multiple": "yes"})), "questions[0].multiple: must be true or false"),
         (
             ASK_HUMAN,
-            one(json!({"question": "?", "allowText": false})),
+            with_question(json!({"question": "?", "allowText": false})),
             "questions[0].allowText: without options the answer is text; add options or leave allowText out",
         ),
         (REQUEST, json!({"prompt": "?"}), "options: at least one is needed"),

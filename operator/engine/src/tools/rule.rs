@@ -8,14 +8,14 @@ use signoff_api::{
 
 use super::lists::{Selection, ToolList};
 
-/// The calls that a gate asks about.
+/// The rule that says about which calls a gate asks.
 #[derive(Clone, Debug)]
 pub(crate) enum CallRule {
-    /// Every call except those of these tools.
+    /// Every call, except calls of the listed tools.
     Every(ToolList),
-    /// The calls of these tools.
+    /// The calls of the listed tools.
     Listed(ToolList),
-    /// The calls of tools whose effects are not `read`, except those of these tools.
+    /// The calls of tools whose effects are not `read`, except calls of the listed tools.
     Destructive(ToolList),
     /// Every call for which the condition of the gate is true or cannot be evaluated.
     Condition,
@@ -26,14 +26,14 @@ pub(crate) enum CallRule {
 pub(crate) struct RuledTool<'t> {
     pub(crate) name: &'t str,
     pub(crate) effects: Option<Effects>,
-    /// Whether the author reviewed its definition; `None` for a tool of the Workflow, which the author defined.
+    /// Whether the author pinned the tool's definition; `None` for a tool of the Workflow, which the author defined.
     pub(crate) is_pinned: Option<bool>,
 }
 
 impl RuledTool<'_> {
-    /// Returns the reason why an entry of `allowedTools` does not exempt the tool, or `None` if it does. The name of a
-    /// tool of a server is chosen by the server, so a name alone is not enough.
-    fn not_exempted_by(&self, entry: &str) -> Option<String> {
+    /// Returns the reason why an entry of `allowedTools` does not exempt the tool, or `None` if the entry exempts it. A
+    /// server chooses the names of its tools, so a name alone does not exempt a tool of a server.
+    fn exemption_problem(&self, entry: &str) -> Option<String> {
         let is_glob = entry.contains('*');
         match self.is_pinned {
             None => None,
@@ -69,14 +69,14 @@ impl CallRule {
 
     /// Returns the reason why a gate with this rule asks about a call of a tool, or `None` if the gate does not ask.
     pub(crate) fn reason(&self, tool: &RuledTool<'_>) -> Option<String> {
-        let allows = |list: &ToolList, else_: String| match list.selects(tool.name) {
+        let unless_exempt = |list: &ToolList, default_reason: String| match list.selects(tool.name) {
             Selection::Excluded(entry) => Some(format!("{entry} in allowedTools: the gate always asks about it")),
-            Selection::Listed(entry) => tool.not_exempted_by(&entry),
-            Selection::None => Some(else_),
+            Selection::Listed(entry) => tool.exemption_problem(&entry),
+            Selection::None => Some(default_reason),
         };
         match self {
             Self::Every(allowed) => {
-                allows(allowed, "the gate asks about every call except those of allowedTools".to_owned())
+                unless_exempt(allowed, "the gate asks about every call except those of allowedTools".to_owned())
             }
             Self::Listed(list) => match list.selects(tool.name) {
                 Selection::Listed(entry) => Some(format!("{entry} is listed")),
@@ -84,8 +84,8 @@ impl CallRule {
             },
             Self::Destructive(allowed) => match (tool.effects, allowed.selects(tool.name)) {
                 (Some(Effects::Read), Selection::Listed(_) | Selection::None) => None,
-                (None, _) => allows(allowed, "what the call can change is not known".to_owned()),
-                (Some(effects), _) => allows(allowed, format!("the effects of the tool are {}", effects.name())),
+                (None, _) => unless_exempt(allowed, "what the call can change is not known".to_owned()),
+                (Some(effects), _) => unless_exempt(allowed, format!("the effects of the tool are {}", effects.name())),
             },
             Self::Condition => Some("its condition holds".to_owned()),
         }
@@ -101,8 +101,7 @@ impl CallRule {
         }
     }
 
-    /// Whether the gate asks about every call of a server that may change something and has no pin, without other
-    /// exemptions.
+    /// Whether the gate asks about every call of a server's tools that may change something and have no pin.
     pub(crate) fn asks_about_changes_of(&self, server: &str) -> bool {
         match self {
             Self::Every(_) | Self::Destructive(_) => true,
@@ -119,7 +118,7 @@ impl CallRule {
         }
     }
 
-    /// Returns the tools that its lists name without a glob.
+    /// Returns the tools that the rule's list names without a glob.
     pub(crate) fn names(&self) -> Vec<&str> {
         match self {
             Self::Every(list) | Self::Listed(list) | Self::Destructive(list) => list.names().collect(),
