@@ -236,9 +236,9 @@ impl Validator<'_> {
     pub(super) fn tools_of(&mut self, spec: &WorkflowSpec, agent: &Agent, field: &str) -> Vec<String> {
         for (at, entry) in agent.tools.iter().enumerate() {
             let list = ToolList::of(std::slice::from_ref(entry));
-            let names_a_tool = spec.tools.iter().any(|tool| matches!(list.selects(&tool.name), Selection::Listed(_)))
+            let is_known = spec.tools.iter().any(|tool| matches!(list.selects(&tool.name), Selection::Listed(_)))
                 || self.tools_of_server(spec, entry, &format!("{field}.tools[{at}]"));
-            if entry.starts_with('!') || !(names_a_tool || names::is_built_in(entry)) {
+            if entry.starts_with('!') || !(is_known || names::is_built_in(entry)) {
                 let hint = self.did_you_mean(entry, spec.tools.iter().map(|tool| tool.name.as_str()));
                 let message = format!(
                     "there is no tool {entry}: name tools of spec.tools or of a server, globs that match some, or {}{hint}",
@@ -258,10 +258,10 @@ impl Validator<'_> {
         for tool in spec.tools.iter().filter(built_in) {
             self.error("spec.tools", format!("{} is the name of a built-in tool: choose another", tool.name));
         }
-        let names_of_tools = spec.tools.iter().map(|tool| tool.name.as_str());
-        let names_of_tools = names_of_tools.chain(plan.agents.values().flat_map(|agent| &agent.tools).map(String::as_str));
-        let names_of_tools: BTreeSet<&str> = names_of_tools.collect();
-        for (first, other) in names::collisions(names_of_tools) {
+        let tool_names = spec.tools.iter().map(|tool| tool.name.as_str());
+        let tool_names = tool_names.chain(plan.agents.values().flat_map(|agent| &agent.tools).map(String::as_str));
+        let tool_names: BTreeSet<&str> = tool_names.collect();
+        for (first, other) in names::collisions(tool_names) {
             let message = format!("models would know {first} and {other} by the same name: rename one of them");
             self.error("spec.tools", message);
         }
