@@ -68,7 +68,8 @@ pub fn read(pattern: &str) -> Result<String, String> {
     let ast =
         Parser::new().parse(pattern).map_err(|why| format!("is not a regular expression (RE2): {}", why.kind()))?;
     let mut rewritten = pattern.to_owned();
-    let replacements = visit(&ast, PatternReader { pattern, in_class: 0, budgets: vec![MAX_REPETITIONS], ascii: Vec::new() })?;
+    let replacements =
+        visit(&ast, PatternReader { pattern, in_class: 0, budgets: vec![MAX_REPETITIONS], ascii: Vec::new() })?;
     // From the end, so that earlier positions stay valid.
     for (span, ascii) in replacements.into_iter().rev() {
         rewritten.replace_range(span.start.offset..span.end.offset, ascii);
@@ -195,7 +196,7 @@ impl PatternReader<'_> {
             RepetitionRange::AtLeast(n) => (format!("{n},"), n),
             RepetitionRange::Bounded(n, m) => (format!("{n},{m}"), m),
         };
-        if self.source(&repetition.op.span).trim_end_matches('?') != format!("{{{least}}}") {
+        if self.source(&repetition.op.span).trim_end_matches('?') != format!("{{{bounds}}}") {
             return self.refuse(&repetition.op.span, "write {2}, {2,} or {2,5}, without spaces and zeros in front");
         }
         let remaining = self.budgets.last().copied().unwrap_or(MAX_REPETITIONS);

@@ -62,7 +62,8 @@ fn finish_call(call: &Call, calls: usize, number: usize) -> Fact {
 
 fn finish_calls(transition: &Transition, calls: usize, number: usize) -> Vec<Fact> {
     let commands = transition.commands.iter();
-    let calls_in_flight = commands.filter_map(|command| if let Command::Call(call) = command { Some(&**call) } else { None });
+    let calls_in_flight =
+        commands.filter_map(|command| if let Command::Call(call) = command { Some(&**call) } else { None });
     calls_in_flight.map(|call| finish_call(call, calls, number)).collect()
 }
 
@@ -90,6 +91,9 @@ fn a_transition_of_an_agent_reads_each_record_at_most_12_times() {
     for (turns, calls) in [(5, 2), (60, 2), (10, 32)] {
         let (records, reads_of_records) = count_read_records(turns, calls);
         assert_eq!(records, turns * (calls + 1) + 1);
-        assert!(reads_of_records <= 12 * records, "{turns} turns of {calls} calls: {reads_of_records} looks at {records} records");
+        assert!(
+            reads_of_records <= 12 * records,
+            "{turns} turns of {calls} calls: {reads_of_records} looks at {records} records"
+        );
     }
 }

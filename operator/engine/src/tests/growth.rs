@@ -134,7 +134,10 @@ fn assert_stays_small(spec: &Value, records: usize) {
     let number_of_records = run.finish();
     assert!(number_of_records >= records, "{number_of_records} records");
     assert!(run.object < 384 * 1024, "{} bytes of object", run.object);
-    assert!(!run.transition.journal.segments().is_empty(), "{number_of_records} records in one object: this tests nothing");
+    assert!(
+        !run.transition.journal.segments().is_empty(),
+        "{number_of_records} records in one object: this tests nothing"
+    );
 }
 
 #[test]
@@ -235,8 +238,8 @@ fn edit_first_text(run: &mut GrowingRun) {
     run.commit_and_advance(vec![Fact::ApprovalDecided { path: "edit".into(), outcome: Box::new(outcome) }]);
 }
 
-/// Returns the number of records of a run of a chain of texts, and the number of records that are read by the transition
-/// that asks at the last gate.
+/// Returns the number of records of a run of a chain of texts, and the number of records that the transition reads in
+/// which the last gate asks.
 fn count_records_read_for_gate(steps: usize, read_before: impl Fn(usize) -> String) -> (usize, usize) {
     let mut run = GrowingRun::begin(&chain_of_texts(steps, read_before));
     edit_first_text(&mut run);

@@ -29,7 +29,8 @@ fn bytes_of(run: &TestRun) -> Option<i64> {
 #[test]
 fn a_value_that_is_used_several_times_counts_once() {
     let long = "x".repeat(5000);
-    let run = run_with_limit(5000, json!([set("one", &long), set("two", &long), set("three", "short"), set("last", &long)]));
+    let run =
+        run_with_limit(5000, json!([set("one", &long), set("two", &long), set("three", "short"), set("last", &long)]));
     assert!(matches!(run.transition.end, Some(End::Succeeded(_))), "{:?}", run.transition.end);
     assert_eq!(bytes_of(&run), Some(5000), "the output is the same value once more");
     assert_eq!(bytes_of(&run_with_limit(0, json!([set("one", "short")]))), None);
@@ -37,7 +38,8 @@ fn a_value_that_is_used_several_times_counts_once() {
 
 #[test]
 fn a_value_above_the_limit_of_the_run_fails_its_step_with_a_remedy() {
-    let run = run_with_limit(6000, json!([set("one", &"x".repeat(5000)), set("two", &"y".repeat(5000)), set("last", "z")]));
+    let run =
+        run_with_limit(6000, json!([set("one", &"x".repeat(5000)), set("two", &"y".repeat(5000)), set("last", "z")]));
     let record = run.record("two");
     let error = record.error.as_ref().unwrap();
     assert_eq!((record.phase, error.class.as_str()), (StepPhase::Failed, "TooLarge"));
@@ -83,7 +85,8 @@ fn outputs_above_the_limit_fail_the_run() {
 
 #[test]
 fn decisions_of_people_are_stored_above_the_limit() {
-    let mut run = run_with_limit(0, json!([{"name": "ask", "hitl": gate(json!({"allowedVerdicts": ["Approve", "Reject"]}))}]));
+    let mut run =
+        run_with_limit(0, json!([{"name": "ask", "hitl": gate(json!({"allowedVerdicts": ["Approve", "Reject"]}))}]));
     run.decide("ask", signoff_api::Outcome { reason: Some("r".repeat(2000)), ..decided(Verdict::Approve) });
     let record = run.record("ask");
     assert_eq!(record.phase, StepPhase::Succeeded);

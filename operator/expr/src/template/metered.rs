@@ -164,7 +164,8 @@ fn group(instruction: Instruction<'_>, has_inexact: bool) -> Vec<Instruction<'_>
         group.extend([apply(name, short), Instruction::UnpackList(count)]);
     }
     let returns_lazy_value = matches!(instruction, Instruction::Add | Instruction::Slice);
-    let can_return_inexact = has_inexact && matches!(instruction, Instruction::ApplyFilter(..) | Instruction::CallMethod(..));
+    let can_return_inexact =
+        has_inexact && matches!(instruction, Instruction::ApplyFilter(..) | Instruction::CallMethod(..));
     group.push(instruction);
     group.extend(can_return_inexact.then(|| apply(VALID, 1)));
     group.extend(returns_lazy_value.then(|| apply(COLLECT, 1)));

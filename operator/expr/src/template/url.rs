@@ -141,7 +141,8 @@ impl Url {
                 _ => value.start,
             };
             from = Some((start, value.end));
-            let continues_host = self.text.get(..start).is_some_and(|text| text.ends_with(|c: char| c.is_alphanumeric()));
+            let continues_host =
+                self.text.get(..start).is_some_and(|text| text.ends_with(|c: char| c.is_alphanumeric()));
             let ends_host = self.text.get(value.end..end).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
             if continues_host && ends_host && self.text.get(start..value.end).is_some_and(|text| text.contains('.')) {
                 return Err(

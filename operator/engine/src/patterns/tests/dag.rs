@@ -92,7 +92,10 @@ fn a_task_can_refer_only_to_tasks_that_it_waits_for() {
         set("four", "{{ steps.one.response }}"),
     ])));
     assert_eq!(found_errors.len(), 1, "{found_errors:?}");
-    assert!(found_errors[0].contains("steps[3].set.value") && found_errors[0].contains("steps.one"), "{found_errors:?}");
+    assert!(
+        found_errors[0].contains("steps[3].set.value") && found_errors[0].contains("steps.one"),
+        "{found_errors:?}"
+    );
 }
 
 #[test]

@@ -22,7 +22,8 @@ fn edits(run: &TestRun, path: &str) -> Vec<Edit> {
 
 /// Renders each edit as `people at gate (path), verdict`.
 fn describe(edits: &[Edit]) -> Vec<String> {
-    let describe_one = |edit: &Edit| format!("{} at {} ({}), {}", edit.by.join("+"), edit.gate, edit.path, edit.verdict);
+    let describe_one =
+        |edit: &Edit| format!("{} at {} ({}), {}", edit.by.join("+"), edit.gate, edit.path, edit.verdict);
     edits.iter().map(describe_one).collect()
 }
 

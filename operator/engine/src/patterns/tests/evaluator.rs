@@ -94,7 +94,8 @@ fn accept_best_accepts_the_draft_with_the_highest_score() {
 fn run_at_review() -> TestRun {
     let verdicts = json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Abort"]);
     let context = "{{ iteration }} {{ current_draft }} {{ current_evaluation.score }} {{ iterations | length }}";
-    let mut run = evaluator(json!({"reviewGate": gate(json!({"allowedVerdicts": verdicts, "contextDisplay": context}))}));
+    let mut run =
+        evaluator(json!({"reviewGate": gate(json!({"allowedVerdicts": verdicts, "contextDisplay": context}))}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 10);
     run
@@ -168,7 +169,8 @@ fn max_iterations_limits_the_drafts_that_people_request() {
     let mut run = evaluator(json!({"accept": {"minScore": 80, "maxIterations": 6}, "reviewGate": review}));
     run.reply(".producer", 1, "d");
     for visit in 1..=6 {
-        let path_of_visit = |path: &str, visit: usize| if visit == 1 { path.to_owned() } else { format!("{path}#{visit}") };
+        let path_of_visit =
+            |path: &str, visit: usize| if visit == 1 { path.to_owned() } else { format!("{path}#{visit}") };
         judge(&mut run, &path_of_visit(".evaluator", visit), 10);
         if visit < 6 {
             run.decide(&path_of_visit(".review", visit), decided(Verdict::Retry));

@@ -65,7 +65,10 @@ mod tool_execution {
 
     #[test]
     fn it_asks_about_every_call_whatever_its_effects() {
-        assert_eq!(tools_asked_about(gate_of_type("toolExecution", json!({}))), ["lookup", "mail", "refund", "call", "web_search"]);
+        assert_eq!(
+            tools_asked_about(gate_of_type("toolExecution", json!({}))),
+            ["lookup", "mail", "refund", "call", "web_search"]
+        );
     }
 
     #[test]
@@ -89,12 +92,18 @@ mod specific_tools {
 
     #[test]
     fn it_asks_about_listed_tools_and_about_no_other() {
-        assert_eq!(tools_asked_about(gate_of_type("specificTools", json!({"tools": ["mail", "lookup"]}))), ["lookup", "mail"]);
+        assert_eq!(
+            tools_asked_about(gate_of_type("specificTools", json!({"tools": ["mail", "lookup"]}))),
+            ["lookup", "mail"]
+        );
     }
 
     #[test]
     fn it_asks_about_every_tool_that_a_glob_matches() {
-        assert_eq!(tools_asked_about(gate_of_type("specificTools", json!({"tools": ["*a*"]}))), ["mail", "call", "web_search"]);
+        assert_eq!(
+            tools_asked_about(gate_of_type("specificTools", json!({"tools": ["*a*"]}))),
+            ["mail", "call", "web_search"]
+        );
         assert_eq!(tools_asked_about(gate_of_type("specificTools", json!({"tools": ["*"]}))).len(), 5);
     }
 
@@ -123,7 +132,8 @@ mod destructive_actions {
 
     #[test]
     fn it_gives_the_reason_for_each_tool() {
-        let reasons = reasons_to_ask(gate_of_type("destructiveActions", json!({"allowedTools": ["!lookup"]})), &ONE_OF_EACH);
+        let reasons =
+            reasons_to_ask(gate_of_type("destructiveActions", json!({"allowedTools": ["!lookup"]})), &ONE_OF_EACH);
         let reasons: Vec<_> = reasons.iter().map(|reason| reason.as_deref().unwrap_or("-")).collect();
         assert_eq!(
             reasons,
@@ -168,7 +178,8 @@ mod custom {
 
     #[test]
     fn it_asks_with_a_reason_if_its_condition_cannot_be_evaluated() {
-        let reasons = reasons_to_ask(gate_of_type("custom", json!({"condition": "args.amount > 50"})), &ONE_OF_EACH[..3]);
+        let reasons =
+            reasons_to_ask(gate_of_type("custom", json!({"condition": "args.amount > 50"})), &ONE_OF_EACH[..3]);
         assert_eq!(
             reasons[0].as_deref(),
             Some(
@@ -195,7 +206,10 @@ fn a_gate_of_any_type_does_not_ask_if_its_condition_is_false() {
 
 #[test]
 fn a_true_condition_does_not_make_a_gate_ask_about_an_allowed_tool() {
-    assert_eq!(tools_asked_about(gate_of_type("toolExecution", json!({"allowedTools": ["*"], "condition": "true"}))), [""; 0]);
+    assert_eq!(
+        tools_asked_about(gate_of_type("toolExecution", json!({"allowedTools": ["*"], "condition": "true"}))),
+        [""; 0]
+    );
 }
 
 mod presets {

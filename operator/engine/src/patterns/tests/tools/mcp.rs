@@ -214,10 +214,16 @@ fn a_call_is_sent_only_as_it_was_approved() {
     assert_eq!(action.target.as_deref(), Some("tool refund at https://crm.example/mcp"));
     assert_eq!(action.definition, Some(digest_of_refund("Refunds.")));
     let sent_text = request.sends.unwrap().text;
-    assert!(sent_text.contains(digest_of_refund("Refunds.").as_str()) && sent_text.contains("server: crm"), "{sent_text}");
+    assert!(
+        sent_text.contains(digest_of_refund("Refunds.").as_str()) && sent_text.contains("server: crm"),
+        "{sent_text}"
+    );
     run.approve(GATE);
     let call = sent_call(&run, CALL);
-    assert_eq!((call.tool.as_str(), &call.definition, call.is_compared), ("refund", &digest_of_refund("Refunds."), true));
+    assert_eq!(
+        (call.tool.as_str(), &call.definition, call.is_compared),
+        ("refund", &digest_of_refund("Refunds."), true)
+    );
     assert_eq!(Value::Object(call.arguments), json!({"id": "7"}));
     run.reply(CALL, 1, "done");
     assert_eq!(result(&run, "handle/.turn-2", "c1"), "done");
@@ -384,7 +390,10 @@ fn a_step_calls_a_tool_without_a_model_and_its_gate_shows_the_definition() {
     assert_eq!(run.calls(), [".tools/crm@1"]);
     finish_listing(&mut run, TOOLS, &[definition("refund", "Refunds.")]);
     let shown = run.asked("pay/.start").request.reviews.clone().unwrap().response;
-    assert!(shown.contains(digest_of_refund("Refunds.").as_str()) && shown.contains("https://crm.example/mcp"), "{shown}");
+    assert!(
+        shown.contains(digest_of_refund("Refunds.").as_str()) && shown.contains("https://crm.example/mcp"),
+        "{shown}"
+    );
     run.approve("pay/.start");
     assert_eq!(sent_call(&run, "pay").definition, digest_of_refund("Refunds."));
     fail_because_changed(&mut run, "pay", 1, "refund", Some(&digest_of_refund("Refunds twice.")));
@@ -396,7 +405,10 @@ fn a_step_calls_a_tool_without_a_model_and_its_gate_shows_the_definition() {
         "{shown}"
     );
     run.approve("pay/.start#2");
-    assert_eq!((run.calls(), sent_call(&run, "pay").definition), (vec!["pay@2".to_owned()], digest_of_refund("Refunds twice.")));
+    assert_eq!(
+        (run.calls(), sent_call(&run, "pay").definition),
+        (vec!["pay@2".to_owned()], digest_of_refund("Refunds twice."))
+    );
     run.reply("pay", 2, "done");
     assert_eq!(run.succeeded(), "done");
 }

@@ -202,11 +202,19 @@ fn a_turn_is_repeated_automatically_only_if_its_server_was_busy() {
         ("Timeout", &[], 1),
         ("Unreachable", &[], 1),
     ] {
-        assert_eq!(count_attempts(&mut run_after_payment(|_| {}), "handle/.turn-2", class, facts), expected, "{class} {facts:?}");
+        assert_eq!(
+            count_attempts(&mut run_after_payment(|_| {}), "handle/.turn-2", class, facts),
+            expected,
+            "{class} {facts:?}"
+        );
     }
     let count_attempts_while_busy =
         |change: fn(&mut Value)| count_attempts(&mut run_after_payment(change), "handle/.turn-2", "Status", &[("statusCode", "503")]);
-    assert_eq!(count_attempts_while_busy(|spec| spec["steps"][0]["retry"] = json!({"limit": 0})), 1, "the author said so");
+    assert_eq!(
+        count_attempts_while_busy(|spec| spec["steps"][0]["retry"] = json!({"limit": 0})),
+        1,
+        "the author said so"
+    );
     assert_eq!(count_attempts_while_busy(|spec| spec["steps"][0]["retry"] = json!({"limit": 1})), 2);
     assert_eq!(count_attempts_while_busy(|spec| spec["providers"] = json!([{"name": "s", "scripted": {"replies": [{"text": "x"}]}}])), 1);
 }

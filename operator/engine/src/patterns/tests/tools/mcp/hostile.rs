@@ -89,7 +89,10 @@ fn swapped_approvals_of_a_tool_of_a_server_send_nothing() {
         if is_swapped {
             assert_eq!((run.open(), run.calls()), (vec![format!("{GATE}#2"), format!("{SECOND_GATE}#2")], Vec::new()));
         } else {
-            assert_eq!((sent_arguments(&run, CALL), sent_arguments(&run, SECOND_CALL)), (json!({"id": "7"}), json!({"id": "8"})));
+            assert_eq!(
+                (sent_arguments(&run, CALL), sent_arguments(&run, SECOND_CALL)),
+                (json!({"id": "7"}), json!({"id": "8"}))
+            );
         }
     }
 }
@@ -133,7 +136,10 @@ fn an_approval_counts_only_for_the_definition_that_was_shown() {
     run.approve(GATE);
     let second_gate = format!("{GATE}#2");
     assert_eq!((run.open(), run.calls()), (vec![second_gate.clone()], Vec::new()));
-    assert_eq!(run.asked(&second_gate).request.action.clone().unwrap().definition, Some(digest_of_refund("Refunds twice.")));
+    assert_eq!(
+        run.asked(&second_gate).request.action.clone().unwrap().definition,
+        Some(digest_of_refund("Refunds twice."))
+    );
     run.approve(&second_gate);
     assert_eq!(sent_call(&run, CALL).definition, digest_of_refund("Refunds twice."));
 }
@@ -184,7 +190,10 @@ fn calls_of_a_turn_keep_the_definition_of_that_turn() {
     fail_because_changed(&mut run, CALL, 1, "refund", Some(&now));
     assert_eq!(run.record(CALL).facts.get("changed"), Some(&format!("crm.refund {now}")));
     assert_eq!(run.calls(), [format!("{SECOND_CALL}@1")], "the tools are listed before the next turn");
-    assert_eq!((sent_call(&run, SECOND_CALL).definition, sent_call(&run, SECOND_CALL).is_compared), (digest_of_refund("Refunds."), true));
+    assert_eq!(
+        (sent_call(&run, SECOND_CALL).definition, sent_call(&run, SECOND_CALL).is_compared),
+        (digest_of_refund("Refunds."), true)
+    );
     fail_because_changed(&mut run, SECOND_CALL, 1, "refund", Some(&now));
     assert_eq!(run.calls(), [".tools/crm#2@1"], "once for both");
     finish_listing(&mut run, ".tools/crm#2", &[definition("refund", "Refunds twice.")]);
@@ -240,7 +249,8 @@ fn two_hundred_calls_of_a_server_in_a_turn_are_bounded_and_answered() {
         number_of_calls += 1;
     }
     assert_eq!(number_of_calls, 32);
-    let answered: Vec<_> = messages_to_agent(&run, "handle/.turn-2").into_iter().filter_map(|message| message.answers).collect();
+    let answered: Vec<_> =
+        messages_to_agent(&run, "handle/.turn-2").into_iter().filter_map(|message| message.answers).collect();
     assert_eq!(answered, (1..=200).map(|number| format!("c{number}")).collect::<Vec<_>>());
     assert_eq!(result(&run, "handle/.turn-2", "c32"), "ACME");
     assert!(result(&run, "handle/.turn-2", "c200").contains("at most 32 calls"));
@@ -289,7 +299,7 @@ fn duplicate_ids_keep_every_call_and_invalid_arguments_are_not_sent() {
         r#"{"id":7}"#,
     ];
     let mut calls = vec![("c1", "crm__get_customer", r#"{"id":"1"}"#), ("c1", "crm__get_customer", r#"{"id":"2"}"#)];
-    let ids: Vec<_> = (0..wrong.len()).map(|at| format!("w{at}")).collect();
+    let ids: Vec<_> = (0..invalid_arguments.len()).map(|at| format!("w{at}")).collect();
     calls.extend(ids.iter().zip(invalid_arguments).map(|(id, arguments)| (id.as_str(), "crm__get_customer", arguments)));
     turn(&mut run, "handle", &calls);
     let sent_paths = [1, 2].map(|call| format!("handle/.turn-1/.call-{call}/crm.get_customer"));
@@ -448,7 +458,10 @@ fn a_tool_of_the_workflow_named_like_a_tool_of_a_server_is_refused() {
     };
     for name in ["crm__refund", "crm__", "crm__anything-else"] {
         let found_errors = errors_of_name(name);
-        assert!(found_errors.iter().any(|error| error.contains("the name of a tool of the server crm")), "{name}: {found_errors:?}");
+        assert!(
+            found_errors.iter().any(|error| error.contains("the name of a tool of the server crm")),
+            "{name}: {found_errors:?}"
+        );
     }
     for name in ["crm_refund", "crm-refund", "CRM__refund", "crm"] {
         assert_eq!(errors_of_name(name), [""; 0], "{name}");
@@ -466,7 +479,10 @@ fn a_glob_matches_tools_of_a_server_only_after_the_whole_name() {
     };
     for entry in ["crm*", "crm-*", "*.refund", "*"] {
         let found_errors = errors(spec_with_entry(entry));
-        assert!(found_errors.iter().any(|error| error.contains(&format!("there is no tool {entry}"))), "{entry}: {found_errors:?}");
+        assert!(
+            found_errors.iter().any(|error| error.contains(&format!("there is no tool {entry}"))),
+            "{entry}: {found_errors:?}"
+        );
     }
     assert_eq!(TestRun::of(spec_with_entry("crm.*")).calls(), [".tools/crm@1"]);
     assert_eq!(TestRun::of(spec_with_entry("crm-2.ref*")).calls(), [".tools/crm-2@1"]);
@@ -527,7 +543,10 @@ fn two_long_names_with_a_common_prefix_stay_two_tools() {
     let mut run = TestRun::of(spec(json!({}), gate_of_all_tools(json!({}))));
     finish_listing(&mut run, TOOLS, &names.each_ref().map(|name| definition(name, "Does it.")));
     let wire_names = offered_tools(&run, "handle");
-    assert!(wire_names.len() == 2 && wire_names[0] != wire_names[1] && wire_names.iter().all(|name| name.len() <= 64), "{wire_names:?}");
+    assert!(
+        wire_names.len() == 2 && wire_names[0] != wire_names[1] && wire_names.iter().all(|name| name.len() <= 64),
+        "{wire_names:?}"
+    );
     turn(&mut run, "handle", &[("c1", &wire_names[1], r#"{"id":"7"}"#)]);
     let tool_name = run.asked(GATE).request.action.clone().unwrap().tool;
     assert!(names.iter().any(|name| tool_name == format!("crm.{name}")), "{tool_name}");
