@@ -17,7 +17,7 @@ async fn approve(runs: &Runs, person: &str, words: &[&str]) -> Finished {
 }
 
 /// Returns the line on standard output without the Approval's name, and the exit code.
-fn said<'a>(finished: &'a Finished, approval: &str) -> (&'a str, i32) {
+fn line_and_code<'a>(finished: &'a Finished, approval: &str) -> (&'a str, i32) {
     let line = finished.stdout.strip_prefix(&format!("approval.signoff.dev/{approval} ")).unwrap_or(&finished.stdout);
     (line.trim_end(), finished.code)
 }

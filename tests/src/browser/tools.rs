@@ -167,7 +167,7 @@ fn output(command: &mut Command) -> Result<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use super::{NODE, version};
+    use super::{NODE, parse_version};
 
     #[test]
     fn versions_of_node_are_compared_by_number() {

@@ -233,14 +233,14 @@ async fn an_abandoned_call_is_cancelled_and_its_session_ends() {
 
 #[tokio::test]
 async fn an_error_of_the_server_is_data() {
-    for (code, text) in [(-32602, "Unknown tool"), (-32603, "Internal error"), (1, "")] {
+    for (code, message) in [(-32602, "Unknown tool"), (-32603, "Internal error"), (1, "")] {
         let server = Server::start(move |request| match request.asks() {
-            "tools/call" => error("200 OK", request, &json!({"code": code, "message": text})),
+            "tools/call" => error("200 OK", request, &json!({"code": code, "message": message})),
             _ => stateless(request, &tools(), &text("")),
         })
         .await;
         let reply = call(&server, decided(&refund())).await.unwrap();
-        assert_eq!(reply.ending, ToolEnding::Error { code, message: text.to_owned() });
+        assert_eq!(reply.ending, ToolEnding::Error { code, message: message.to_owned() });
     }
     let server = Server::start(|request| {
         stateless(request, &tools(), &json!({"content": [{"type": "text", "text": "no funds"}], "isError": true}))

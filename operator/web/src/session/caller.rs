@@ -9,7 +9,7 @@ use kube::Client;
 use signoff_api::Moment;
 use tokio::time::Instant;
 
-use super::{Me, Overview, Places, Session, TokenId, cookie, now, who};
+use super::{Me, Overview, Places, Session, TokenId, cookie, fetch_user, now};
 use crate::{api_server::Identity, error::PageError, state::PageState};
 
 /// A user who has signed in.

@@ -218,7 +218,7 @@ async fn an_address_that_came_from_elsewhere_chooses_nothing() {
         for &value in values {
             headers.append("sec-fetch-site", HeaderValue::from_static(value));
         }
-        choice(&headers)
+        first_choice(&headers)
     };
     assert_eq!(site(&["same-origin"]), FirstChoice::All);
     for elsewhere in [&[][..], &["cross-site"], &["same-site"], &["none"], &["same-origin", "same-origin"]] {
