@@ -43,9 +43,9 @@ pub struct Config {
     pub inbox: Option<Url>,
     /// The addresses that channels may reach besides public ones.
     pub allowed_addresses: Vec<Allowed>,
-    /// The channels.
+    /// The channels, each with a unique name.
     pub channels: Vec<ChannelConfig>,
-    /// The people.
+    /// The sources of the addresses of people.
     pub people: PeopleConfig,
     /// The routes from events to channels.
     pub routes: Vec<Route>,
@@ -54,7 +54,7 @@ pub struct Config {
 /// The configuration of one channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelConfig {
-    /// The name.
+    /// The unique name of the channel: lower-case letters, digits and hyphens.
     pub name: String,
     /// Whether workflow authors may add the channel to a gate.
     pub authors: bool,
@@ -120,7 +120,7 @@ pub struct WebhookConfig {
     /// The file with the secret that signs the requests.
     #[serde(default)]
     pub secret_file: Option<PathBuf>,
-    /// The format.
+    /// The format of the requests.
     pub format: WebhookFormat,
 }
 
@@ -264,13 +264,13 @@ impl Config {
     /// The first invalid field, and the remedy.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let value = yaml::read(text).map_err(|why| ConfigError::new("notifications", why))?;
-        let raw: Option<RawConfig> = typed("notifications", value)?;
+        let raw: Option<RawConfig> = deserialize("notifications", value)?;
         let RawConfig { inbox, allowed_addresses, channels, people, routes } = raw.unwrap_or_default();
         let inbox = inbox.map(|inbox| public_url(&inbox)).transpose()?;
-        let allowed_addresses = allowed_addresses.iter().enumerate().map(|(at, text)| allowed(at, text));
+        let allowed_addresses = allowed_addresses.iter().enumerate().map(|(at, text)| read_allowed(at, text));
         let allowed_addresses = allowed_addresses.collect::<Result<_, _>>()?;
-        bounded("channels", channels.len(), MAX_CHANNELS)?;
-        bounded("routes", routes.len(), MAX_ROUTES)?;
+        check_number("channels", channels.len(), MAX_CHANNELS)?;
+        check_number("routes", routes.len(), MAX_ROUTES)?;
         let channels = channels.into_iter().enumerate().map(|(at, value)| ChannelConfig::read(at, value));
         let channels = channels.collect::<Result<Vec<_>, _>>()?;
         let mut names = BTreeSet::new();
@@ -300,7 +300,7 @@ impl Config {
 impl ChannelConfig {
     fn read(at: usize, value: Value) -> Result<Self, ConfigError> {
         let field = format!("channels[{at}]");
-        let raw: RawChannel = typed(&field, value)?;
+        let raw: RawChannel = deserialize(&field, value)?;
         let RawChannel { name, authors, namespaces, details, slack, smtp, webhook, pagerduty } = raw;
         if !names::is_label(&name) {
             return Err(ConfigError::new(
@@ -354,7 +354,7 @@ impl ChannelConfig {
 
 impl SlackConfig {
     fn read(field: &str, value: Value) -> Result<Self, ConfigError> {
-        let slack: Self = typed(field, value)?;
+        let slack: Self = deserialize(field, value)?;
         let name = slack.channel.strip_prefix('#').unwrap_or(&slack.channel);
         let fits = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || name.chars().count() > 80 || !name.chars().all(fits) {
@@ -368,7 +368,7 @@ impl SlackConfig {
 
 impl PagerDutyConfig {
     fn read(field: &str, value: Value) -> Result<Self, ConfigError> {
-        let pagerduty: Self = typed(field, value)?;
+        let pagerduty: Self = deserialize(field, value)?;
         check_api(field, pagerduty.api.as_deref(), "https://events.eu.pagerduty.com/v2/enqueue")?;
         Ok(pagerduty)
     }
@@ -376,7 +376,7 @@ impl PagerDutyConfig {
 
 impl SmtpConfig {
     fn read(field: &str, value: Value) -> Result<Self, ConfigError> {
-        let RawSmtp { url, user_file, password_file, from, to } = typed(field, value)?;
+        let RawSmtp { url, user_file, password_file, from, to } = deserialize(field, value)?;
         let url = url.parse().map_err(|_| {
             ConfigError::new(format!("{field}.url"), "not a URL; write it as in smtps://mail.example.com:465")
         })?;
@@ -408,7 +408,7 @@ impl SmtpConfig {
 
 impl WebhookConfig {
     fn read(field: &str, value: Value) -> Result<Self, ConfigError> {
-        let hook: Self = typed(field, value)?;
+        let hook: Self = deserialize(field, value)?;
         let is_signed = matches!(hook.format, WebhookFormat::Standard | WebhookFormat::S1);
         if is_signed && hook.secret_file.is_none() {
             let problem = "is required for this format, which is signed; name a file of a Secret";
@@ -420,7 +420,7 @@ impl WebhookConfig {
 
 impl PeopleConfig {
     fn read(value: Value) -> Result<Self, ConfigError> {
-        let RawPeople { file, users_are_emails } = typed("people", value)?;
+        let RawPeople { file, users_are_emails } = deserialize("people", value)?;
         let domains = users_are_emails.map(|emails| emails.domains).unwrap_or_default();
         if let Some(at) = domains.iter().position(|domain| !is_domain(domain)) {
             let problem = "not a domain; write it as in example.com";
@@ -433,7 +433,7 @@ impl PeopleConfig {
 impl Route {
     fn read(at: usize, value: Value, channels: &BTreeSet<&str>) -> Result<Self, ConfigError> {
         let field = format!("routes[{at}]");
-        let RawRoute { namespaces, gate_types, events, to } = typed(&field, value)?;
+        let RawRoute { namespaces, gate_types, events, to } = deserialize(&field, value)?;
         if to.is_empty() {
             return Err(ConfigError::new(format!("{field}.to"), "is empty; name at least one channel"));
         }
@@ -448,11 +448,11 @@ impl Route {
     }
 }
 
-fn typed<T: DeserializeOwned>(field: &str, value: Value) -> Result<T, ConfigError> {
+fn deserialize<T: DeserializeOwned>(field: &str, value: Value) -> Result<T, ConfigError> {
     yaml::typed(value).map_err(|why| ConfigError::new(field, why))
 }
 
-fn bounded(field: &str, number: usize, most: usize) -> Result<(), ConfigError> {
+fn check_number(field: &str, number: usize, most: usize) -> Result<(), ConfigError> {
     if number <= most {
         return Ok(());
     }
@@ -500,7 +500,7 @@ fn is_safe(url: &Url) -> bool {
 }
 
 /// Reads an entry of `allowedAddresses`. An entry that covers addresses which stay closed to channels is an error.
-fn allowed(at: usize, text: &str) -> Result<Allowed, ConfigError> {
+fn read_allowed(at: usize, text: &str) -> Result<Allowed, ConfigError> {
     let wrong = |problem: String| ConfigError::new(format!("allowedAddresses[{at}]"), problem);
     let allowed: Allowed = text.parse().map_err(|_| {
         let forms =

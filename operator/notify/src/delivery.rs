@@ -100,13 +100,13 @@ pub enum Origin {
 pub struct NoticeParts {
     /// The path of the administrator's file.
     pub file: PathBuf,
-    /// The clock.
+    /// The clock that dates events and retries.
     pub clock: Arc<dyn Clock>,
-    /// The store of the state.
+    /// The store of the state that outlives the process.
     pub store: Arc<dyn StateStore>,
-    /// The builder of channels.
+    /// The function that builds each configured channel.
     pub build: Arc<BuildChannel>,
-    /// The counter of results.
+    /// The function that counts the result of each delivery and attempt.
     pub count: Arc<CountResult>,
 }
 
@@ -208,7 +208,7 @@ impl Notices {
         let (id, now) = (routes::notice_id(uid, key), self.now());
         let inner = self.lock();
         if !inner.is_ready() {
-            return PendingEvents::is_told_later(at, now);
+            return PendingEvents::is_sent_later(at, now);
         }
         inner.lines.values().any(|line| line.ledger.may_be_due(&id, at))
     }
@@ -346,7 +346,7 @@ impl Notices {
                 self.give_up();
                 next_read = Instant::now() + BETWEEN_READS;
             }
-            let (attempts, due) = self.attempts();
+            let (attempts, due) = self.begin_attempts();
             for Attempt { name, channel, start, earlier } in attempts {
                 let Start { lane, addressed } = start;
                 let notice = Arc::clone(&addressed.notice);
@@ -372,7 +372,7 @@ impl Notices {
     }
 
     /// Returns the attempts that begin now, and the time at which a further attempt can begin without a new event.
-    fn attempts(&self) -> (Vec<Attempt>, Option<Moment>) {
+    fn begin_attempts(&self) -> (Vec<Attempt>, Option<Moment>) {
         let now = self.now();
         let (mut attempts, mut due) = (Vec::new(), None);
         if matches!(self.file_state(), FileState::Stopped { .. }) {
@@ -482,16 +482,16 @@ impl Inner {
         now: Moment,
         count: &CountResult,
     ) -> bool {
-        let can_be_told = match origin {
+        let can_be_sent = match origin {
             Origin::Live => self.is_configured,
             Origin::Derived => self.is_ready(),
         };
-        if !can_be_told {
+        if !can_be_sent {
             self.pending.add(occasion, labels);
             return false;
         }
         let mut is_news = false;
-        for addressed in routes::addressed(&self.loaded.config, &self.loaded.people, labels, occasion) {
+        for addressed in routes::route(&self.loaded.config, &self.loaded.people, labels, occasion) {
             let Some(line) = self.lines.get_mut(&addressed.channel) else { continue };
             let key = addressed.key();
             let (is_due, since) = match origin {
@@ -499,7 +499,7 @@ impl Inner {
                 Origin::Derived => {
                     // After a change of the routes a channel would get outcomes of long ago. Outcomes older than a day
                     // are not sent.
-                    let is_news = occasion.event.is_open() || PendingEvents::is_told_later(occasion.at, now);
+                    let is_news = occasion.event.is_open() || PendingEvents::is_sent_later(occasion.at, now);
                     let is_due = line.ledger.is_due(&key, occasion.at) && (is_news || line.ledger.was_open(&key));
                     (is_due, occasion.at.min(now))
                 }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_known_from_its_first_attempt_until_it_is_delivered() {
+    fn failure_is_remembered_until_the_notice_is_delivered() {
         let (mut failures, asked) = (Failures::default(), notice("a", NoticeEvent::Asked));
         assert!(failures.note_retry(&lane("a", "alice"), &asked, "busy", at(1)));
         assert!(!failures.note_retry(&lane("a", "alice"), &asked, "away", at(9)), "it is told once");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_known_until_a_later_notice_arrives_or_the_approval_ends() {
+    fn refusal_is_remembered_until_a_later_delivery_or_the_end() {
         let (mut failures, asked) = (Failures::default(), notice("a", NoticeEvent::Asked));
         assert!(failures.note_end(&lane("a", "alice"), &asked, Some("refused"), at(1)));
         assert!(failures.note_end(&lane("a", "alice"), &notice("a", NoticeEvent::Reminded), None, at(2)));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_failures_is_bounded_and_forgets_first_what_is_mended() {
+    fn failures_are_bounded_and_recovered_ones_are_dropped_first() {
         let mut failures = Failures::default();
         for number in 0..MAX_FAILURES {
             let (uid, given_up) = (number.to_string(), (number != 7).then_some("refused"));

@@ -161,7 +161,7 @@ impl MailChannel {
             let tls = (self.tls.clone(), self.server.is_tls_first);
             match stream::connect(address, CONNECT_TIMEOUT, tls, &hello).await {
                 Ok(connection) => return Ok(connection),
-                Err(error) => failure = unconnected(&error),
+                Err(error) => failure = connect_failure(&error),
             }
         }
         Err(failure)
@@ -178,12 +178,12 @@ impl MailChannel {
         let mut connection = self.connect().await?;
         if let Some(credentials) = &credentials {
             let signed_in = connection.auth(DEFAULT_MECHANISMS, credentials).await;
-            signed_in.map_err(|error| failed(Stage::SignIn, &error))?;
+            signed_in.map_err(|error| delivery_failure(Stage::SignIn, &error))?;
         }
         let sent = connection.send(message.envelope(), &message.formatted()).await;
         // The server has already accepted or refused the mail, so the result of closing does not matter.
         let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
-        sent.map(|_| ()).map_err(|error| failed(Stage::Send, &error))
+        sent.map(|_| ()).map_err(|error| delivery_failure(Stage::Send, &error))
     }
 }
 
@@ -276,19 +276,19 @@ fn dead(why: &str) -> SendError {
 }
 
 /// Returns the failure of a connection. The server has not seen the mail, so the failure is never final.
-fn unconnected(error: &ConnectError) -> SendError {
+fn connect_failure(error: &ConnectError) -> SendError {
     match error {
         ConnectError::Unreachable => later("no connection to the server"),
         ConnectError::NoStartTls => later("the server offers no STARTTLS; use smtps:// where it has a port for that"),
         ConnectError::BeforeTls(Some(code)) => later(&format!("the server answered {code} before TLS (STARTTLS)")),
         ConnectError::BeforeTls(None) => later("the answer before TLS (STARTTLS) is not one of a mail server"),
-        ConnectError::Smtp(error) => failed(Stage::Connect, error),
+        ConnectError::Smtp(error) => delivery_failure(Stage::Connect, error),
     }
 }
 
 /// Returns the failure of a delivery. Only a refusal of the mail itself is final; all other causes can be corrected.
 /// The server's text is dropped, because servers repeat mail addresses there.
-fn failed(stage: Stage, error: &smtp::Error) -> SendError {
+fn delivery_failure(stage: Stage, error: &smtp::Error) -> SendError {
     if let Some(code) = error.status() {
         let asks_to_sign_in = SIGN_IN_CODES.contains(&u16::from(code));
         return match stage {

@@ -191,23 +191,23 @@ groups:
         People::parse(FILE, &["example.com".to_owned()]).unwrap()
     }
 
-    fn found(subjects: &[Subject], medium: Medium) -> Vec<String> {
+    fn addresses_of(subjects: &[Subject], medium: Medium) -> Vec<String> {
         people().addresses(subjects, medium).into_iter().collect()
     }
 
     #[test]
-    fn a_user_and_a_group_have_exactly_one_address_each_and_none_twice() {
+    fn each_user_and_group_has_one_address_without_duplicates() {
         let board = [Subject::user("alice"), Subject::group("board"), Subject::group("finance")];
-        assert_eq!(found(&board, Medium::Mail), ["alice@example.com", "bob@example.com", "finance@example.com"]);
-        assert_eq!(found(&board, Medium::Slack), ["U012AB3CD", "bob@example.com"]);
-        assert_eq!(found(&[Subject::group("unknown"), Subject::user("carol")], Medium::Mail), [] as [&str; 0]);
+        assert_eq!(addresses_of(&board, Medium::Mail), ["alice@example.com", "bob@example.com", "finance@example.com"]);
+        assert_eq!(addresses_of(&board, Medium::Slack), ["U012AB3CD", "bob@example.com"]);
+        assert_eq!(addresses_of(&[Subject::group("unknown"), Subject::user("carol")], Medium::Mail), [] as [&str; 0]);
     }
 
     #[test]
-    fn only_a_name_that_is_an_address_of_an_allowed_domain_is_one() {
+    fn user_name_is_an_address_only_in_an_allowed_domain() {
         let good = ["carol@example.com", "Carol.B@EXAMPLE.com"];
         for name in good {
-            assert_eq!(found(&[Subject::user(name)], Medium::Mail), [name.to_lowercase()]);
+            assert_eq!(addresses_of(&[Subject::user(name)], Medium::Mail), [name.to_lowercase()]);
         }
         for name in [
             "carol+1@example.com",
@@ -222,7 +222,7 @@ groups:
             "carol@",
             "carol",
         ] {
-            assert_eq!(found(&[Subject::user(name)], Medium::Mail), [] as [&str; 0], "{name:?}");
+            assert_eq!(addresses_of(&[Subject::user(name)], Medium::Mail), [] as [&str; 0], "{name:?}");
         }
     }
 

@@ -29,7 +29,7 @@ impl Post {
     /// The request failed, or the receiver refused it.
     pub(crate) async fn send(self, http: &dyn Http) -> Result<HttpReply, SendError> {
         let service = self.service;
-        http.call(self.request()).await.map_err(|error| failed(service, &error))
+        http.call(self.request()).await.map_err(|error| delivery_failure(service, &error))
     }
 
     /// Sends the request, and ignores the body of the answer. An answer that is too long counts as delivered: the
@@ -42,7 +42,7 @@ impl Post {
         match http.call(self.request()).await {
             Ok(_) => Ok(()),
             Err(error) if error.class == ErrorClass::TooLarge => Ok(()),
-            Err(error) => Err(failed(service, &error)),
+            Err(error) => Err(delivery_failure(service, &error)),
         }
     }
 
@@ -60,7 +60,7 @@ impl Post {
 }
 
 /// Returns the failure of a delivery. Only an answer of the receiver can be final; all other causes can be corrected.
-fn failed(service: &str, error: &CallError) -> SendError {
+fn delivery_failure(service: &str, error: &CallError) -> SendError {
     let later = |why: &str| SendError::Later { why: format!("{service}: {why}"), after: error.retry_after };
     let dead = |why: &str| SendError::Dead { why: format!("{service}: {why}") };
     match error.class {
@@ -113,7 +113,7 @@ mod tests {
             for class in classes {
                 let wait = Some(Duration::from_secs(7));
                 let error = CallError { retry_after: wait, ..CallError::new(*class, true, format!("POST {secret}")) };
-                let failed = failed("webhook", &error);
+                let failed = delivery_failure("webhook", &error);
                 assert!(
                     !format!("{failed:?}").contains("SECRET") && !format!("{failed:?}").contains("://"),
                     "{failed:?}"

@@ -258,7 +258,7 @@ impl Queue {
         let namespace = addressed.notice.namespace.as_str();
         let added = Share { entries: 1, bytes: bytes_of(&addressed), in_flight: 0 };
         let mut dropped = Vec::new();
-        while let Some(size) = self.exceeded(added) {
+        while let Some(size) = self.exceeded_limit(added) {
             let own = size(&added) + self.shares.get(namespace).map_or(0, size);
             let others = self.shares.iter().filter(|(name, share)| name.as_str() != namespace && size(share) > own);
             let largest = others.max_by_key(|(_, share)| size(share)).map(|(name, _)| name.clone());
@@ -270,13 +270,13 @@ impl Queue {
                 }
             }
         }
-        self.take(addressed, since, now);
+        self.enqueue(addressed, since, now);
         dropped
     }
 
     /// Returns the measure (entries or bytes) whose limit a further delivery would exceed, or `None` if there is room
     /// for it.
-    fn exceeded(&self, added: Share) -> Option<fn(&Share) -> usize> {
+    fn exceeded_limit(&self, added: Share) -> Option<fn(&Share) -> usize> {
         let entries: fn(&Share) -> usize = |share| share.entries;
         let bytes: fn(&Share) -> usize = |share| share.bytes;
         let is_exceeded = |size: fn(&Share) -> usize, limit: usize| size(&added) + size(&self.total) > limit;
@@ -286,7 +286,7 @@ impl Queue {
         is_exceeded(bytes, self.limits.bytes).then_some(bytes)
     }
 
-    fn take(&mut self, addressed: Addressed, since: Moment, now: Moment) {
+    fn enqueue(&mut self, addressed: Addressed, since: Moment, now: Moment) {
         self.close_windows(now);
         let notice = &addressed.notice;
         let mut covers = vec![addressed.key()];

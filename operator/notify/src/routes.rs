@@ -138,7 +138,7 @@ pub fn correlation(uid: &str, channel: &str) -> String {
 
 /// Returns the notices of an event for all channels and recipients. `labels`: the labels of the namespace.
 #[must_use]
-pub fn addressed(config: &Config, people: &People, labels: &NamespaceLabels, occasion: &Occasion) -> Vec<Addressed> {
+pub fn route(config: &Config, people: &People, labels: &NamespaceLabels, occasion: &Occasion) -> Vec<Addressed> {
     let channels = config.channels.iter().filter(|channel| reaches(config, channel, labels, occasion));
     channels.flat_map(|channel| by_recipient(config, people, channel, occasion)).collect()
 }
@@ -304,7 +304,7 @@ routes:
         let people = "users: {alice: {mail: alice@example.com, slack: U1}, bob: {mail: bob@example.com}}";
         let people = People::parse(people, &[]).unwrap();
         let labels = BTreeMap::from([("env".to_owned(), env.to_owned())]);
-        addressed(&Config::parse(CONFIG).unwrap(), &people, &labels, occasion)
+        route(&Config::parse(CONFIG).unwrap(), &people, &labels, occasion)
     }
 
     fn receivers(found: &[Addressed]) -> Vec<String> {
@@ -316,7 +316,7 @@ routes:
     }
 
     #[test]
-    fn an_event_reaches_the_channels_of_its_routes_and_those_that_the_author_may_add() {
+    fn event_reaches_its_routes_and_the_channels_of_the_author() {
         let asked = occasion(NoticeEvent::Asked);
         let all =
             ["finance", "finance U1", "finance bob@example.com", "mail alice@example.com", "mail bob@example.com"];
@@ -342,7 +342,7 @@ routes:
     }
 
     #[test]
-    fn what_concerns_one_person_is_told_in_the_channel_only_where_the_person_has_no_address() {
+    fn voided_vote_goes_to_the_channel_only_if_the_person_has_no_address() {
         let voided = |name: &str| Occasion { audience: vec![Subject::user(name)], ..occasion(NoticeEvent::VoteVoided) };
         assert_eq!(receivers(&routed("prod", &voided("alice"))), ["finance U1", "mail alice@example.com"]);
         assert_eq!(receivers(&routed("prod", &voided("nameless"))), ["finance"], "mail has no default");
@@ -362,7 +362,7 @@ routes:
     }
 
     #[test]
-    fn the_text_of_others_is_cut_before_it_waits() {
+    fn details_are_cut_before_they_are_queued() {
         let details = Some("💩".repeat(10 * 1024));
         let asked = routed("prod", &Occasion { details, ..occasion(NoticeEvent::Asked) });
         let kept: Vec<_> = asked.iter().filter_map(|one| one.notice.details.as_deref()).collect();
@@ -373,7 +373,7 @@ routes:
     }
 
     #[test]
-    fn ids_tell_transitions_apart_and_the_correlation_does_not() {
+    fn ids_differ_by_transition_and_the_correlation_does_not() {
         let one = routed("prod", &occasion(NoticeEvent::Asked));
         let other = routed("prod", &Occasion { key: "taken".into(), ..occasion(NoticeEvent::Taken) });
         let of = |all: &[Addressed]| all.iter().find(|one| one.channel == "oncall").unwrap().notice.clone();

@@ -270,7 +270,7 @@ async fn of_ten_thousand_notices_of_which_a_third_fail_each_arrives_once_and_in_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_committed_and_not_told_is_told_by_the_next_process() {
+async fn next_process_sends_notices_of_committed_events() {
     let mut cluster = Cluster::new(0);
     let process = cluster.begin().await;
     cluster.happens(&process, 1, NoticeEvent::Asked);
@@ -284,7 +284,7 @@ async fn what_was_committed_and_not_told_is_told_by_the_next_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_after_a_send_repeats_at_most_what_was_sent_since_the_last_write() {
+async fn crash_repeats_at_most_the_notices_since_the_last_write() {
     let mut cluster = Cluster::new(0);
     cluster.receiver.refused.lock().unwrap().insert("run-0".to_owned());
     let mut process = cluster.begin().await;
@@ -317,7 +317,7 @@ async fn a_crash_after_a_send_repeats_at_most_what_was_sent_since_the_last_write
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_receiver_that_is_away_for_an_hour_gets_all_afterwards_and_in_order() {
+async fn receiver_that_was_away_gets_all_notices_afterwards() {
     let mut cluster = Cluster::new(0);
     *cluster.receiver.is_away.lock().unwrap() = true;
     let process = cluster.begin().await;
@@ -337,7 +337,7 @@ async fn a_receiver_that_is_away_for_an_hour_gets_all_afterwards_and_in_order() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_notice_is_given_up_after_a_day_also_across_a_crash_and_a_deleted_object_is_lost() {
+async fn notice_is_given_up_after_a_day_across_a_crash() {
     let mut cluster = Cluster::new(0);
     cluster.receiver.refused.lock().unwrap().extend(["run-0".to_owned(), "run-1".to_owned()]);
     let process = cluster.begin().await;
@@ -354,7 +354,7 @@ async fn a_notice_is_given_up_after_a_day_also_across_a_crash_and_a_deleted_obje
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approval_knows_that_its_notice_fails_until_it_is_delivered_also_across_a_crash() {
+async fn standing_reports_a_failing_notice_until_its_delivery() {
     let mut cluster = Cluster::new(0);
     cluster.receiver.refused.lock().unwrap().insert("run-1".to_owned());
     let process = cluster.begin().await;
@@ -382,7 +382,7 @@ async fn an_approval_knows_that_its_notice_fails_until_it_is_delivered_also_acro
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_nothing_is_told_nothing_is_written() {
+async fn state_is_not_written_without_events() {
     let mut cluster = Cluster::new(0);
     let process = cluster.begin().await;
     cluster.happens(&process, 1, NoticeEvent::Asked);
@@ -395,7 +395,7 @@ async fn while_nothing_is_told_nothing_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_minutes_after_the_file_became_bad_nothing_is_sent_until_it_is_mended() {
+async fn sending_stops_ten_minutes_after_the_file_became_invalid() {
     let mut cluster = Cluster::new(0);
     let process = cluster.begin().await;
     let file = cluster.folder.path().join("notices.yaml");
@@ -414,7 +414,7 @@ async fn ten_minutes_after_the_file_became_bad_nothing_is_sent_until_it_is_mende
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_dies_before_it_has_seen_all_objects_loses_none_and_repeats_none() {
+async fn crash_during_the_recovery_loses_and_repeats_no_notice() {
     let mut cluster = Cluster::new(0);
     let process = cluster.begin().await;
     cluster.happens(&process, 1, NoticeEvent::Asked);
@@ -436,7 +436,7 @@ async fn a_process_that_dies_before_it_has_seen_all_objects_loses_none_and_repea
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_state_that_cannot_be_loaded_is_not_written_over_and_what_it_knows_is_told_later() {
+async fn unreadable_state_is_not_overwritten_and_is_loaded_later() {
     let mut cluster = Cluster::new(0);
     let process = cluster.begin().await;
     cluster.happens(&process, 1, NoticeEvent::Asked);
@@ -461,7 +461,7 @@ async fn a_state_that_cannot_be_loaded_is_not_written_over_and_what_it_knows_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_before_the_first_good_configuration_is_told_by_it() {
+async fn events_before_the_first_valid_configuration_are_sent_later() {
     let mut cluster = Cluster::new(0);
     let process = cluster.begin().await;
     cluster.happens(&process, 1, NoticeEvent::Asked);
@@ -480,7 +480,7 @@ async fn what_happened_before_the_first_good_configuration_is_told_by_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_state_is_stored_also_where_its_write_was_cut_off() {
+async fn flush_stores_a_state_whose_write_was_cancelled() {
     let mut cluster = Cluster::new(0);
     let process = cluster.begin().await;
     sleep(Duration::from_secs(2)).await;
@@ -499,7 +499,7 @@ async fn the_last_state_is_stored_also_where_its_write_was_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_failed_is_made_again_although_nothing_else_changes() {
+async fn failed_write_is_repeated_without_a_new_event() {
     let mut cluster = Cluster::new(0);
     let process = cluster.begin().await;
     sleep(Duration::from_secs(2)).await;
@@ -516,7 +516,7 @@ async fn a_write_that_failed_is_made_again_although_nothing_else_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_route_tells_the_next_process_nothing_of_what_is_long_past() {
+async fn new_route_sends_no_old_events() {
     for is_reloaded in [true, false] {
         let mut cluster = Cluster::new(0);
         let all = config(cluster.folder.path());
@@ -544,7 +544,7 @@ async fn a_new_route_tells_the_next_process_nothing_of_what_is_long_past() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_day_in_which_a_channel_fails_also_what_was_never_attempted_is_given_up() {
+async fn failing_channel_gives_up_all_its_notices_after_a_day() {
     let mut cluster = Cluster::new(0);
     *cluster.receiver.is_away.lock().unwrap() = true;
     let process = cluster.begin().await;

@@ -44,17 +44,17 @@ const TITLE: &str = "Test notice, no decision is needed,";
 
 /// A test of one channel.
 pub struct ChannelTest {
-    /// The path of the administrator's file.
+    /// The path of the administrator's configuration file.
     pub file: PathBuf,
-    /// The name of the channel.
+    /// The name of the channel in that file.
     pub channel: String,
     /// The user who gets the notice. `None`: the channel as a whole gets it.
     pub user: Option<String>,
-    /// The operator's namespace.
+    /// The operator's namespace, which the notice names.
     pub namespace: String,
     /// The addresses that no channel may reach.
     pub protected: ProtectedSet,
-    /// The clock.
+    /// The clock that dates the notice.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -71,9 +71,10 @@ impl TestReport {
         self.stages.iter().all(|(_, result)| result.is_ok())
     }
 
+    /// Adds the result of a stage with its text for the report, and returns the value for the next stage.
     fn note<T>(&mut self, stage: &'static str, result: Result<(T, String), String>) -> Option<T> {
         let (value, noted) = match result {
-            Ok((value, told)) => (Some(value), Ok(told)),
+            Ok((value, text)) => (Some(value), Ok(text)),
             Err(why) => (None, Err(why)),
         };
         self.stages.push((stage, noted));
@@ -111,21 +112,22 @@ impl ChannelTest {
     /// Sends one test notice, and reports the stages up to the first that fails.
     pub async fn run(&self) -> TestReport {
         let mut report = TestReport::default();
-        let Some(tested) = report.note("configuration", self.configured()) else { return report };
+        let Some(tested) = report.note("configuration", self.load_channel()) else { return report };
         let recipient = self.recipient(&tested);
         let Some(recipient) = report.note("recipient", recipient) else { return report };
-        let destination = destination(&tested.config).await.map(|found| (found, "can be read".to_owned()));
+        let destination = find_destination(&tested.config).await.map(|found| (found, "can be read".to_owned()));
         let Some(destination) = report.note("secrets", destination) else { return report };
-        let addresses = self.reachable(&tested.loaded.config, &destination).await;
+        let addresses = self.resolve(&tested.loaded.config, &destination).await;
         let Some(addresses) = report.note("address", addresses) else { return report };
         if report.note("connection", connect(&addresses).await).is_some() {
             let sent = self.send(&tested, &recipient).await;
-            report.note("notice", sent.map(|told| ((), told)));
+            report.note("notice", sent.map(|text| ((), text)));
         }
         report
     }
 
-    fn configured(&self) -> Result<(TestedChannel, String), String> {
+    /// Reads the configuration, and builds the channel under test.
+    fn load_channel(&self) -> Result<(TestedChannel, String), String> {
         let now = Moment::from(self.clock.now());
         let mut file = ConfigFile::new(self.file.clone());
         let built = file.refresh(now, |loaded| self.build(&loaded.config));
@@ -135,8 +137,8 @@ impl ChannelTest {
                 FileState::Current => "internal error; report this as a bug".to_owned(),
             });
         };
-        let told = described(&loaded.config, &config);
-        Ok((TestedChannel { loaded, config, channel }, told))
+        let description = describe(&loaded.config, &config);
+        Ok((TestedChannel { loaded, config, channel }, description))
     }
 
     fn build(&self, config: &Config) -> Result<(ChannelConfig, Arc<dyn Channel>), ConfigError> {
@@ -163,8 +165,8 @@ impl ChannelTest {
                 Err("the channel has no address of its own; set smtp.to, or name a user with --to".to_owned())
             }
             (_, None) => Ok((Recipient::Channel, "the channel itself".to_owned())),
-            (ChannelKind::Smtp(_), Some(user)) => person(people, user, Medium::Mail),
-            (ChannelKind::Slack(slack), Some(user)) if slack.direct_messages => person(people, user, Medium::Slack),
+            (ChannelKind::Smtp(_), Some(user)) => recipient_of_user(people, user, Medium::Mail),
+            (ChannelKind::Slack(slack), Some(user)) if slack.direct_messages => recipient_of_user(people, user, Medium::Slack),
             (ChannelKind::Slack(_), Some(_)) => {
                 Err("the channel sends no direct messages; set slack.directMessages, or leave --to out".to_owned())
             }
@@ -175,7 +177,7 @@ impl ChannelTest {
     }
 
     /// Resolves the host as the channel does, and returns the addresses that may be reached.
-    async fn reachable(&self, config: &Config, destination: &Destination) -> Result<(Vec<SocketAddr>, String), String> {
+    async fn resolve(&self, config: &Config, destination: &Destination) -> Result<(Vec<SocketAddr>, String), String> {
         let Destination { host, port } = destination;
         let addresses = reachable_addresses(config, &self.protected);
         self.protected.settled().await;
@@ -201,19 +203,20 @@ impl ChannelTest {
         if reachable.is_empty() {
             return Err("it is refused; add it to notifications.allowedAddresses if it is meant (no entry opens a metadata service)".to_owned());
         }
-        let told = format!("{} of {number} may be reached", reachable.len());
-        Ok((reachable, told))
+        let summary = format!("{} of {number} may be reached", reachable.len());
+        Ok((reachable, summary))
     }
 
+    /// Sends the test notice. In PagerDuty, also resolves the incident that the notice opens.
     async fn send(&self, tested: &TestedChannel, to: &Recipient) -> Result<String, String> {
         let at = Moment::from(self.clock.now());
         let asked = self.notice(&tested.loaded.config, NoticeEvent::Asked, at);
-        let earlier = delivered(&*tested.channel, &asked, to, None).await?;
+        let earlier = deliver(&*tested.channel, &asked, to, None).await?;
         let ChannelKind::PagerDuty(_) = &tested.config.kind else {
             return Ok("delivered; TLS, credentials and the recipient are accepted".to_owned());
         };
         let resolved = self.notice(&tested.loaded.config, NoticeEvent::Taken, at);
-        delivered(&*tested.channel, &resolved, to, earlier.as_ref()).await?;
+        deliver(&*tested.channel, &resolved, to, earlier.as_ref()).await?;
         Ok("delivered, and its incident is resolved".to_owned())
     }
 
@@ -240,7 +243,7 @@ impl ChannelTest {
     }
 }
 
-fn described(config: &Config, channel: &ChannelConfig) -> String {
+fn describe(config: &Config, channel: &ChannelConfig) -> String {
     let kind = match &channel.kind {
         ChannelKind::Slack(_) => "Slack",
         ChannelKind::Smtp(_) => "mail",
@@ -255,7 +258,7 @@ fn described(config: &Config, channel: &ChannelConfig) -> String {
     format!("channel {} is {kind}, routes: {routes}, {authors}{used}", channel.name)
 }
 
-fn person(people: &People, user: &str, medium: Medium) -> Result<(Recipient, String), String> {
+fn recipient_of_user(people: &People, user: &str, medium: Medium) -> Result<(Recipient, String), String> {
     let found = people.addresses(&[Subject::user(user)], medium).pop_first();
     let address =
         found.ok_or_else(|| "the user of --to has no address for this channel; add it to people.file".to_owned())?;
@@ -263,25 +266,25 @@ fn person(people: &People, user: &str, medium: Medium) -> Result<(Recipient, Str
 }
 
 /// Reads the secrets of a channel, and returns the server to which the channel connects.
-async fn destination(channel: &ChannelConfig) -> Result<Destination, String> {
+async fn find_destination(channel: &ChannelConfig) -> Result<Destination, String> {
     let (url, usual_port) = match &channel.kind {
         ChannelKind::Slack(slack) => {
-            read(&slack.token_file).await?;
+            read_file(&slack.token_file).await?;
             (slack.api.clone().unwrap_or_else(|| slack::API.to_owned()), 443)
         }
         ChannelKind::PagerDuty(pagerduty) => {
-            read(&pagerduty.routing_key_file).await?;
+            read_file(&pagerduty.routing_key_file).await?;
             (pagerduty.api.clone().unwrap_or_else(|| pagerduty::API.to_owned()), 443)
         }
         ChannelKind::Webhook(hook) => {
             if let Some(file) = &hook.secret_file {
-                read(file).await?;
+                read_file(file).await?;
             }
-            (read(&hook.url_file).await?, 443)
+            (read_file(&hook.url_file).await?, 443)
         }
         ChannelKind::Smtp(smtp) => {
             for file in smtp.user_file.iter().chain(&smtp.password_file) {
-                read(file).await?;
+                read_file(file).await?;
             }
             (smtp.url.to_string(), if smtp.url.scheme() == "smtps" { 465 } else { 587 })
         }
@@ -295,7 +298,7 @@ async fn destination(channel: &ChannelConfig) -> Result<Destination, String> {
     Ok(Destination { host, port })
 }
 
-async fn read(file: &Path) -> Result<String, String> {
+async fn read_file(file: &Path) -> Result<String, String> {
     read_secret(file).await.map(|secret| secret.expose_secret().to_owned()).map_err(|error| reason(error).0)
 }
 
@@ -310,7 +313,8 @@ async fn connect(addresses: &[SocketAddr]) -> Result<((), String), String> {
         .to_owned())
 }
 
-async fn delivered(
+/// Sends a notice within [`SEND_TIMEOUT`]. An error says whether a real notice would be tried again.
+async fn deliver(
     channel: &dyn Channel,
     notice: &Notice,
     to: &Recipient,
@@ -387,10 +391,10 @@ mod tests {
     }
 
     #[test]
-    fn a_report_names_no_person() {
+    fn report_has_no_name_of_a_user() {
         let people = People::parse("users: {SECRET: {mail: SECRET@example.com}}", &[]).unwrap();
-        let (_, told) = person(&people, "SECRET", Medium::Mail).unwrap();
-        let refused = person(&people, "SECRET@example.org", Medium::Mail).unwrap_err();
+        let (_, told) = recipient_of_user(&people, "SECRET", Medium::Mail).unwrap();
+        let refused = recipient_of_user(&people, "SECRET@example.org", Medium::Mail).unwrap_err();
         assert!(!told.contains("SECRET") && !refused.contains("SECRET"), "{told}, {refused}");
     }
 

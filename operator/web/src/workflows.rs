@@ -43,11 +43,11 @@ pub struct ListPart {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct WorkflowPart {
-    /// Its metadata.
+    /// The part of the metadata.
     pub metadata: MetadataPart,
-    /// Its spec.
+    /// The part of the spec.
     pub spec: SpecPart,
-    /// Its status, if an operator has written one.
+    /// The part of the status, if an operator has written a status.
     pub status: Option<StatusPart>,
 }
 
@@ -55,11 +55,11 @@ pub struct WorkflowPart {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MetadataPart {
-    /// The name.
+    /// The name of the Workflow.
     pub name: String,
-    /// The namespace.
+    /// The namespace of the Workflow.
     pub namespace: String,
-    /// The time of its creation.
+    /// The time at which the Workflow was created.
     pub creation_timestamp: Option<Moment>,
 }
 
@@ -67,9 +67,9 @@ pub struct MetadataPart {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SpecPart {
-    /// Its requester.
+    /// The user who requested the run.
     pub requested_by: String,
-    /// The person for whom it was requested.
+    /// The person for whom the run was requested, if another than the requester.
     pub requested_for: Option<String>,
 }
 
@@ -77,19 +77,19 @@ pub struct SpecPart {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StatusPart {
-    /// The phase.
+    /// The phase; `None` for a phase that only a later version knows.
     #[serde(deserialize_with = "lenient")]
     pub phase: Option<WorkflowPhase>,
-    /// The reason of the phase.
+    /// The reason of the phase, in words of the operator.
     #[serde(deserialize_with = "lenient")]
     pub message: Option<String>,
-    /// The names of its open Approvals.
+    /// The names of the open Approvals of the run.
     #[serde(deserialize_with = "lenient")]
     pub pending: Option<Vec<String>>,
-    /// The tokens of its models.
+    /// The tokens that the models of the run used.
     #[serde(deserialize_with = "lenient")]
     pub usage: Option<Usage>,
-    /// The conditions.
+    /// The conditions of the run.
     #[serde(deserialize_with = "lenient")]
     pub conditions: Option<Vec<ConditionPart>>,
 }
@@ -98,12 +98,12 @@ pub struct StatusPart {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ConditionPart {
-    /// The type.
+    /// The type, such as `Guarded`.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// The sentence.
+    /// The sentence of the operator about the condition.
     pub message: String,
 }
 
@@ -153,7 +153,7 @@ pub async fn list(
     }
     params.continue_token = next;
     let request = Request::new(api.resource_url()).list(&params).map_err(kube::Error::BuildRequest)?;
-    let answer = client.request_stream(request).await.map_err(refused)?;
+    let answer = client.request_stream(request).await.map_err(list_error)?;
     let bytes = if most > 1 { LIST_BYTES } else { u64::MAX };
     let mut text = Vec::new();
     std::pin::pin!(answer.take(bytes)).read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
@@ -177,7 +177,7 @@ pub async fn first(
 }
 
 /// Returns the error of a list. A continuation that has expired after a few minutes is no refusal.
-fn refused(error: kube::Error) -> PageError {
+fn list_error(error: kube::Error) -> PageError {
     match status_code(&error) {
         Some(410) => PageError::Away("the API server cannot go on with its list of Workflows: try again".to_owned()),
         _ => error.into(),

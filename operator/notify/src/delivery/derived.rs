@@ -39,7 +39,7 @@ impl Notices {
     /// namespace.
     pub fn count_dropped(&self, occasion: &Occasion, labels: &NamespaceLabels) {
         let loaded = Arc::clone(&self.lock().loaded);
-        for addressed in routes::addressed(&loaded.config, &loaded.people, labels, occasion) {
+        for addressed in routes::route(&loaded.config, &loaded.people, labels, occasion) {
             (self.parts.count)(&addressed.channel, NoticeResult::Dropped);
         }
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_open_event_that_is_settled_is_neither_told_nor_lost() {
+    async fn settled_open_event_is_neither_sent_nor_lost() {
         let process = begin(&[key("settled"), key("kept"), key("gone")]).await;
         let notices = &process.notices;
         assert!(notices.has_open() && notices.is_open("uid-of-settled", "asked"));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_that_is_not_told_is_counted_as_dropped() {
+    async fn event_that_is_not_sent_is_counted_as_dropped() {
         let process = begin(&[]).await;
         process.notices.count_dropped(&occasion("one"), &NamespaceLabels::new());
         assert_eq!(*process.results.lock().unwrap(), [NoticeResult::Dropped]);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_that_waits_for_its_notices_is_named_once_they_are_delivered() {
+    async fn waiting_run_is_named_after_its_notices_are_delivered() {
         let process = begin(&[]).await;
         let notices = &process.notices;
         notices.end_recovery();

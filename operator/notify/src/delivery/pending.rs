@@ -32,7 +32,7 @@ pub(super) struct PendingEvents {
 impl PendingEvents {
     /// Whether the notices of an event from `at` are still sent when the state and the configuration are loaded at
     /// `now`.
-    pub(super) fn is_told_later(at: Moment, now: Moment) -> bool {
+    pub(super) fn is_sent_later(at: Moment, now: Moment) -> bool {
         at.after(GIVEN_UP) > now
     }
 
@@ -63,7 +63,7 @@ impl PendingEvents {
         if dropped > 0 {
             tracing::warn!(dropped, "too many events waited for the state of notices; the oldest ones are not told");
         }
-        by_time.into_values().filter(|(occasion, _)| Self::is_told_later(occasion.at, now)).collect()
+        by_time.into_values().filter(|(occasion, _)| Self::is_sent_later(occasion.at, now)).collect()
     }
 }
 
@@ -107,31 +107,31 @@ mod tests {
     }
 
     #[test]
-    fn each_event_waits_once_and_in_order_and_not_longer_than_a_day() {
+    fn each_event_waits_once_in_order_and_at_most_a_day() {
         let (mut pending, labels) = (PendingEvents::default(), NamespaceLabels::default());
         for number in [3, 1, 2, 3] {
             for event in [NoticeEvent::Taken, NoticeEvent::Asked] {
                 pending.add(&occasion(number, event, None), &labels);
             }
         }
-        let told = pending.take(at(1).after(GIVEN_UP));
-        let told: Vec<_> = told.iter().map(|(told, _)| (told.uid.as_str(), told.event)).collect();
+        let taken_events = pending.take(at(1).after(GIVEN_UP));
+        let taken_events: Vec<_> = taken_events.iter().map(|(event, _)| (event.uid.as_str(), event.event)).collect();
         let (asked, taken) = (NoticeEvent::Asked, NoticeEvent::Taken);
-        assert_eq!(told, [("2", asked), ("2", taken), ("3", asked), ("3", taken)]);
+        assert_eq!(taken_events, [("2", asked), ("2", taken), ("3", asked), ("3", taken)]);
         assert!(pending.take(at(3)).is_empty());
     }
 
     #[test]
-    fn of_too_many_events_the_newest_ones_wait() {
+    fn newest_events_wait_if_there_are_too_many() {
         let (mut pending, labels) = (PendingEvents::default(), NamespaceLabels::default());
         let details = Some("x".repeat(64 * 1024));
         for number in 0..1000 {
             pending.add(&occasion(number, NoticeEvent::Asked, details.clone()), &labels);
             pending.add(&occasion(number, NoticeEvent::Asked, details.clone()), &labels);
         }
-        let told = pending.take(at(1000));
-        let bytes: usize = told.iter().map(|(told, _)| bytes_of(told)).sum();
-        assert!(bytes <= MAX_BYTES && told.len() > 200, "{} of {bytes} bytes", told.len());
-        assert_eq!(told.last().map(|(told, _)| told.at), Some(at(999)));
+        let taken_events = pending.take(at(1000));
+        let bytes: usize = taken_events.iter().map(|(event, _)| bytes_of(event)).sum();
+        assert!(bytes <= MAX_BYTES && taken_events.len() > 200, "{} of {bytes} bytes", taken_events.len());
+        assert_eq!(taken_events.last().map(|(event, _)| event.at), Some(at(999)));
     }
 }

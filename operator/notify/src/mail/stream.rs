@@ -48,11 +48,11 @@ pub(super) enum ConnectError {
 /// No connection with TLS was established.
 pub(super) async fn connect(
     address: SocketAddr,
-    patience: Duration,
+    time_limit: Duration,
     (tls, is_tls_first): (TlsParameters, bool),
     hello: &ClientId,
 ) -> Result<AsyncSmtpConnection, ConnectError> {
-    let Ok(Ok(stream)) = timeout(patience, TcpStream::connect(address)).await else {
+    let Ok(Ok(stream)) = timeout(time_limit, TcpStream::connect(address)).await else {
         return Err(ConnectError::Unreachable);
     };
     let mut bounded = BoundedStream { stream, left: MOST_BYTES };
@@ -71,22 +71,22 @@ pub(super) async fn connect(
 /// Asks the server to begin TLS. Bytes after the last answer are not read here. Plain text that an attacker adds there
 /// is therefore read as part of TLS, which fails; it cannot pass for an answer within TLS.
 async fn start_tls(stream: &mut BoundedStream, hello: &ClientId) -> Result<(), ConnectError> {
-    accepted(stream, 220).await?;
-    let offered = asked(stream, &format!("EHLO {hello}\r\n"), 250).await?;
+    read_answer(stream, 220).await?;
+    let offered = send_command(stream, &format!("EHLO {hello}\r\n"), 250).await?;
     if !offered.lines().any(|line| line.get(4..).is_some_and(|word| word.trim().eq_ignore_ascii_case("STARTTLS"))) {
         return Err(ConnectError::NoStartTls);
     }
-    asked(stream, "STARTTLS\r\n", 220).await.map(drop)
+    send_command(stream, "STARTTLS\r\n", 220).await.map(drop)
 }
 
 /// Sends a command, and returns the answer if it has this code.
-async fn asked(stream: &mut BoundedStream, command: &str, code: u16) -> Result<String, ConnectError> {
+async fn send_command(stream: &mut BoundedStream, command: &str, code: u16) -> Result<String, ConnectError> {
     stream.write_all(command.as_bytes()).await.map_err(|_| ConnectError::Unreachable)?;
-    accepted(stream, code).await
+    read_answer(stream, code).await
 }
 
 /// Reads an answer byte by byte up to its end, and returns the answer if it has this code.
-async fn accepted(stream: &mut BoundedStream, code: u16) -> Result<String, ConnectError> {
+async fn read_answer(stream: &mut BoundedStream, code: u16) -> Result<String, ConnectError> {
     let (mut answer, mut line) = (Vec::new(), Vec::new());
     loop {
         let byte = stream.read_u8().await.map_err(|_| ConnectError::Unreachable)?;
@@ -224,9 +224,9 @@ mod tests {
 
     use super::*;
     use crate::channel::SendError;
-    use crate::mail::{Stage, failed, unconnected};
+    use crate::mail::{Stage, connect_failure, delivery_failure};
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
     /// Starts a server that answers the connection with the first text and each command with the next one. The task
     /// returns all received commands.
@@ -252,25 +252,25 @@ mod tests {
         (address, task)
     }
 
-    async fn connected(address: SocketAddr) -> Result<AsyncSmtpConnection, ConnectError> {
+    async fn connect_in_time(address: SocketAddr) -> Result<AsyncSmtpConnection, ConnectError> {
         let tls = TlsParameters::new("mail.example.com".to_owned()).unwrap();
         let client = ClientId::default();
-        timeout(PATIENCE, connect(address, PATIENCE, (tls, false), &client)).await.expect("it ends in time")
+        timeout(TEST_TIMEOUT, connect(address, TEST_TIMEOUT, (tls, false), &client)).await.expect("it ends in time")
     }
 
     /// Connects without TLS, as if TLS had begun.
-    async fn secured(address: SocketAddr, greeting: &'static [u8]) -> Result<AsyncSmtpConnection, smtp::Error> {
+    async fn connect_as_if_secured(address: SocketAddr, greeting: &'static [u8]) -> Result<AsyncSmtpConnection, smtp::Error> {
         let stream = TcpStream::connect(address).await.unwrap();
         let bounded = BoundedStream { stream, left: MOST_BYTES };
         let stream = AsyncNetworkStream::use_existing_tokio1(Box::new(bounded));
         let secured = SecuredStream { stream, greeting, lines_left: MOST_LINES };
         let client = ClientId::default();
         let connecting = AsyncSmtpConnection::connect_with_transport(Box::new(secured), &client);
-        timeout(PATIENCE, connecting).await.expect("it ends in time")
+        timeout(TEST_TIMEOUT, connecting).await.expect("it ends in time")
     }
 
     #[tokio::test]
-    async fn a_line_without_end_ends_the_connection_and_not_the_memory() {
+    async fn line_without_an_end_ends_the_connection() {
         for is_before_tls in [true, false] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -284,8 +284,8 @@ mod tests {
                 sent
             });
             let is_refused = match is_before_tls {
-                true => matches!(connected(address).await, Err(ConnectError::BeforeTls(None))),
-                false => secured(address, b"").await.is_err(),
+                true => matches!(connect_in_time(address).await, Err(ConnectError::BeforeTls(None))),
+                false => connect_as_if_secured(address, b"").await.is_err(),
             };
             assert!(is_refused, "before TLS: {is_before_tls}");
             assert!(server.await.unwrap() < 64 * 1024 * 1024, "the connection was ended");
@@ -297,17 +297,17 @@ mod tests {
         let many: &'static str = Box::leak(format!("{}220 x\r\n", "220-\r\n".repeat(MOST_LINES)).into_boxed_str());
         let answers: &'static [&'static str] = Box::leak(Box::new([many]));
         let (address, _server) = server(answers).await;
-        let failed = secured(address, b"").await.err().unwrap();
+        let failed = connect_as_if_secured(address, b"").await.err().unwrap();
         assert!(format!("{failed:?}").contains("too long"), "{failed:?}");
     }
 
     #[tokio::test]
-    async fn what_is_sent_before_tls_is_no_answer_in_tls() {
+    async fn text_sent_before_tls_is_not_read_as_an_answer_in_tls() {
         let injected = "220 go on\r\n250-mail.example.com\r\n250 AUTH PLAIN\r\n235 2.7.0 welcome\r\n";
         let answers: &'static [&'static str] =
             Box::leak(Box::new(["220 hello\r\n", "250-mail.example.com\r\n250 STARTTLS\r\n", injected]));
         let (address, server) = server(answers).await;
-        match connected(address).await {
+        match connect_in_time(address).await {
             Err(ConnectError::Smtp(error)) => assert!(is_tls(&error), "{error:?}"),
             other => panic!("{:?}", other.err()),
         }
@@ -328,13 +328,13 @@ mod tests {
             stream.write_all(b"250-mail.example.com\r\n250 AUTH PLAIN\r\n").await.unwrap();
             command
         });
-        let connection = secured(address, GREETING).await.unwrap();
+        let connection = connect_as_if_secured(address, GREETING).await.unwrap();
         assert_eq!(connection.server_info().name(), "mail.example.com");
         assert!(server.await.unwrap().starts_with("EHLO "));
     }
 
     #[tokio::test]
-    async fn an_answer_before_tls_is_told_by_its_code_and_by_nothing_else() {
+    async fn error_before_tls_has_only_the_code_of_the_answer() {
         let leaked =
             |answers: &[&'static str]| -> &'static [&'static str] { Box::leak(answers.to_vec().into_boxed_slice()) };
         for (answers, expected) in [
@@ -348,13 +348,13 @@ mod tests {
             (leaked(&["220 x\r\n", "250-x\r\n250 starttls\r\n", "454 SECRET\r\n"]), "BeforeTls(Some(454))"),
         ] {
             let (address, _server) = server(answers).await;
-            let failed = connected(address).await.err().unwrap();
+            let failed = connect_in_time(address).await.err().unwrap();
             assert_eq!(format!("{failed:?}"), expected);
         }
     }
 
     #[tokio::test]
-    async fn only_a_refusal_of_the_mail_itself_is_final_and_no_failure_has_the_text_of_the_server() {
+    async fn only_a_refusal_of_the_mail_is_final_without_text_of_the_server() {
         let answers_with = |answer: &str| -> &'static [&'static str] {
             let answer: &'static str = Box::leak(format!("{answer} SECRET\r\n").into_boxed_str());
             Box::leak(Box::new(["220 x\r\n", "250 x\r\n", answer]))
@@ -369,8 +369,8 @@ mod tests {
             ("552", Stage::Send, true, "552: it refuses the recipient"),
         ] {
             let (address, _server) = server(answers_with(code)).await;
-            let mut connection = secured(address, b"").await.unwrap();
-            let failure = failed(stage, &connection.command("NOOP\r\n").await.unwrap_err());
+            let mut connection = connect_as_if_secured(address, b"").await.unwrap();
+            let failure = delivery_failure(stage, &connection.command("NOOP\r\n").await.unwrap_err());
             let told = format!("{failure:?}");
             assert!(told.contains(said) && !told.contains("SECRET"), "{told}");
             assert_eq!(matches!(failure, SendError::Dead { .. }), is_final, "{told}");
@@ -381,15 +381,15 @@ mod tests {
             ConnectError::BeforeTls(Some(550)),
             ConnectError::BeforeTls(None),
         ] {
-            assert!(matches!(unconnected(&error), SendError::Later { .. }), "{error:?}");
+            assert!(matches!(connect_failure(&error), SendError::Later { .. }), "{error:?}");
         }
     }
 
     #[tokio::test]
-    async fn an_address_that_does_not_answer_is_no_failure_of_the_server() {
+    async fn closed_address_is_unreachable() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        assert!(matches!(connected(address).await, Err(ConnectError::Unreachable)));
+        assert!(matches!(connect_in_time(address).await, Err(ConnectError::Unreachable)));
     }
 }

@@ -26,7 +26,7 @@ fn notice() -> Notice {
 }
 
 /// Returns a mail as it is sent. Of the quoted-printable encoding, only what the tests need is decoded.
-fn written(notice: &Notice, thread: Option<&str>) -> String {
+fn render_mail(notice: &Notice, thread: Option<&str>) -> String {
     let from = "Signoff <signoff@example.com>".parse().unwrap();
     let (message, _) = message(notice, &from, "bob@example.com", thread).unwrap();
     let mail = String::from_utf8(message.formatted()).unwrap();
@@ -41,7 +41,7 @@ fn head(mail: &str) -> Vec<&str> {
 
 #[test]
 fn a_mail_has_an_id_of_the_notice_and_answers_the_first_one() {
-    let first = written(&notice(), None);
+    let first = render_mail(&notice(), None);
     for line in [
         "Subject: Decision needed: pay of prod/refund-7",
         "Message-ID: <0123456789abcdef.asked@example.com>",
@@ -56,7 +56,7 @@ fn a_mail_has_an_id_of_the_notice_and_answers_the_first_one() {
 
     let handle = "<0123456789abcdef.asked@example.com>";
     let taken = Notice { id: "x.taken".into(), event: NoticeEvent::Taken, ..notice() };
-    let second = written(&taken, message_id_of(handle));
+    let second = render_mail(&taken, message_id_of(handle));
     assert!(head(&second).contains(&format!("In-Reply-To: {handle}").as_str()), "{second}");
     assert!(head(&second).contains(&format!("References: {handle}").as_str()), "{second}");
 }
@@ -85,7 +85,7 @@ fn no_text_of_others_becomes_a_header_a_link_or_a_line_of_the_operator() {
             details: Some(text.into()),
             ..notice()
         };
-        let mail = written(&notice, None);
+        let mail = render_mail(&notice, None);
         let names: Vec<&str> = head(&mail)
             .iter()
             .filter(|line| !line.starts_with(' '))
@@ -116,7 +116,7 @@ fn no_text_of_others_becomes_a_header_a_link_or_a_line_of_the_operator() {
 }
 
 #[test]
-fn a_handle_that_is_no_message_id_of_ours_is_left_out() {
+fn handle_that_is_not_a_message_id_is_ignored() {
     for wrong in ["", "<>", "<a@b", "a@b", "<a@b>\r\nBcc: x", "<a b@c>", "<a@b@c>", "<@b>"] {
         assert_eq!(message_id_of(wrong), None, "{wrong}");
     }
@@ -124,7 +124,7 @@ fn a_handle_that_is_no_message_id_of_ours_is_left_out() {
 }
 
 #[test]
-fn an_address_that_is_none_is_final_and_not_repeated() {
+fn invalid_address_is_a_final_failure() {
     let from = "signoff@example.com".parse().unwrap();
     for wrong in ["SECRET", "SECRET@", "SECRET@example.com\r\nRCPT TO:<x@y.z>", "a SECRET@example.com"] {
         let refused = message(&notice(), &from, wrong, None).unwrap_err();

@@ -57,7 +57,7 @@ fn run_and_event(start: &Start) -> (String, NoticeEvent) {
 }
 
 #[test]
-fn a_later_notice_of_an_approval_waits_for_the_earlier_one_and_others_do_not() {
+fn later_notice_of_an_approval_waits_for_the_earlier_one() {
     let mut queue = queue();
     push(&mut queue, "pay", "a", NoticeEvent::Asked);
     push(&mut queue, "pay", "a", NoticeEvent::Taken);
@@ -86,7 +86,7 @@ fn namespaces_take_turns() {
 }
 
 #[test]
-fn pauses_double_up_to_an_hour_and_after_a_day_of_failures_a_notice_is_given_up() {
+fn pauses_double_up_to_an_hour_and_a_notice_is_given_up_after_a_day() {
     let mut queue = queue();
     push(&mut queue, "pay", "a", NoticeEvent::Asked);
     let (mut now, mut pauses) = (at(0), Vec::new());
@@ -107,7 +107,7 @@ fn pauses_double_up_to_an_hour_and_after_a_day_of_failures_a_notice_is_given_up(
 }
 
 #[test]
-fn a_receiver_that_asks_for_a_pause_gets_it_for_the_whole_channel_and_at_most_an_hour() {
+fn requested_pause_holds_for_the_whole_channel_and_at_most_an_hour() {
     for (asked, pause) in [(30, 30), (1_000_000, 3600)] {
         let mut queue = queue();
         push(&mut queue, "pay", "a", NoticeEvent::Asked);
@@ -121,7 +121,7 @@ fn a_receiver_that_asks_for_a_pause_gets_it_for_the_whole_channel_and_at_most_an
 }
 
 #[test]
-fn a_pause_that_the_receiver_asks_for_outlives_the_success_of_another_attempt() {
+fn requested_pause_goes_on_after_the_success_of_another_attempt() {
     let mut queue = queue();
     for object in ["a", "b", "c"] {
         push(&mut queue, "pay", object, NoticeEvent::Asked);
@@ -133,7 +133,7 @@ fn a_pause_that_the_receiver_asks_for_outlives_the_success_of_another_attempt() 
 }
 
 #[test]
-fn one_recipient_that_is_refused_delays_no_other() {
+fn refused_recipient_does_not_delay_others() {
     let mut queue = queue();
     // Each request is a lane of its own.
     (0..20).for_each(|number| push(&mut queue, "pay", &format!("refused-{number}"), NoticeEvent::Asked));
@@ -147,7 +147,7 @@ fn one_recipient_that_is_refused_delays_no_other() {
 }
 
 #[test]
-fn text_of_others_that_is_switched_off_is_not_sent_and_takes_no_room() {
+fn dropped_details_are_not_sent_and_take_no_bytes() {
     let mut queue = queue();
     let plain = addressed("pay", "a", NoticeEvent::Asked, "alice");
     let notice = Notice { details: Some("Pay 42 EUR?".repeat(100)), ..(*plain.notice).clone() };
@@ -177,7 +177,7 @@ fn a_refusal_settles_at_once_and_the_next_notice_follows() {
 }
 
 #[test]
-fn a_receiver_that_is_away_is_asked_by_one_attempt_at_a_time() {
+fn unreachable_receiver_gets_one_attempt_at_a_time() {
     let mut queue = queue();
     for n in 0..1000 {
         push_to(&mut queue, &format!("a{n}"), Recipient::Channel);
@@ -195,7 +195,7 @@ fn a_receiver_that_is_away_is_asked_by_one_attempt_at_a_time() {
 }
 
 #[test]
-fn where_too_many_wait_those_of_the_largest_namespace_are_dropped() {
+fn deliveries_of_the_largest_namespace_are_dropped_first() {
     let mut queue = Queue::new(Limits { entries: 4, ..Limits::default() }, None);
     for n in 0..4 {
         push(&mut queue, "flood", &format!("f{n}"), NoticeEvent::Asked);
@@ -212,7 +212,7 @@ fn where_too_many_wait_those_of_the_largest_namespace_are_dropped() {
 }
 
 #[test]
-fn a_flood_to_a_person_is_folded_by_namespace_and_what_follows_is_not() {
+fn many_notices_to_a_person_are_folded_by_namespace() {
     let mut queue = Queue::new(Limits { at_once: 100, ..Limits::default() }, Some(None));
     for n in 0..32 {
         push(&mut queue, "flood", &format!("f{n}"), NoticeEvent::Asked);
@@ -234,7 +234,7 @@ fn a_flood_to_a_person_is_folded_by_namespace_and_what_follows_is_not() {
 }
 
 #[test]
-fn a_flood_of_large_notices_costs_its_own_namespace_and_not_the_memory() {
+fn large_notices_are_dropped_from_their_own_namespace() {
     let limits = Limits { bytes: 64 * 1024, ..Limits::default() };
     let mut queue = Queue::new(limits, None);
     let large = |object: &str| {
@@ -297,7 +297,7 @@ fn a_namespace_with_slow_recipients_leaves_half_of_the_places_to_others() {
 }
 
 #[test]
-fn what_is_decided_while_it_is_folded_does_not_count_as_waiting_and_is_settled_with_its_outcome() {
+fn folded_notice_is_settled_with_the_outcome_of_its_approval() {
     let mut queue = Queue::new(Limits { at_once: 200, ..Limits::default() }, Some(None));
     for n in 0..23 {
         push(&mut queue, "pay", &format!("p{n}"), NoticeEvent::Asked);
@@ -321,7 +321,7 @@ fn what_is_decided_while_it_is_folded_does_not_count_as_waiting_and_is_settled_w
 }
 
 #[test]
-fn where_all_that_is_folded_is_decided_no_notice_stands_for_it() {
+fn window_without_open_requests_sends_no_summary() {
     let mut queue = Queue::new(Limits { at_once: 200, ..Limits::default() }, Some(None));
     for n in 0..21 {
         push(&mut queue, "pay", &format!("p{n}"), NoticeEvent::Asked);
@@ -335,7 +335,7 @@ fn where_all_that_is_folded_is_decided_no_notice_stands_for_it() {
 }
 
 #[test]
-fn what_is_never_attempted_while_the_channel_pauses_is_given_up_after_a_day() {
+fn delivery_without_an_attempt_is_given_up_after_a_day() {
     let mut queue = queue();
     for n in 0..100 {
         push(&mut queue, "pay", &format!("a{n}"), NoticeEvent::Asked);
@@ -395,7 +395,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn each_notice_is_settled_once_and_in_order_in_any_story(steps in steps()) {
+    fn each_notice_is_settled_once_and_in_order_in_any_sequence(steps in steps()) {
         let mut queue = queue();
         let (mut now, mut pushed, mut in_flight) = (at(0), Vec::new(), VecDeque::new());
         let mut settled: Vec<DeliveryKey> = Vec::new();

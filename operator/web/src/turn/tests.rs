@@ -62,7 +62,7 @@ fn gate(run: &str, letter: &str) -> Approval {
     )
 }
 
-fn shown_to(user: &str, calls: &[Approval], typed: &Typed) -> String {
+fn render_for(user: &str, calls: &[Approval], typed: &Typed) -> String {
     let caller = caller(user);
     let page = match typed.verdict() {
         None => TurnPage::opened(&caller, &turn(calls), FirstChoice::All),
@@ -78,9 +78,9 @@ fn boxes(page: &str) -> Vec<bool> {
 }
 
 #[tokio::test]
-async fn every_call_stands_with_its_arguments_and_digest_and_is_chosen() {
+async fn each_call_is_chosen_and_has_its_arguments_and_digest() {
     let calls = [call(1, "refund", &["Approve", "Reject", "Defer"]), call(2, "letter", &["Approve", "Reject"])];
-    let page = shown_to("alice@example.com", &calls, &Typed::default());
+    let page = render_for("alice@example.com", &calls, &Typed::default());
     for one in &calls {
         let box_of = format!(
             "<input type=\"checkbox\" name=\"call\" value=\"{} {}\" checked>",
@@ -98,14 +98,14 @@ async fn every_call_stands_with_its_arguments_and_digest_and_is_chosen() {
 }
 
 #[tokio::test]
-async fn a_call_that_the_reader_cannot_decide_or_that_was_changed_cannot_be_chosen() {
+async fn undecidable_or_changed_call_cannot_be_chosen() {
     let mut changed = call(2, "letter", &["Approve"]);
     changed.spec.request.prompt = "Something else?".to_owned();
     let calls = [call(1, "refund", &["Approve"]), changed];
-    let page = shown_to("alice@example.com", &calls, &Typed::default());
+    let page = render_for("alice@example.com", &calls, &Typed::default());
     assert_eq!(boxes(&page).len(), 1, "{page}");
     assert!(page.contains("do not decide it, and tell the administrators"), "{page}");
-    let page = shown_to("mallory@example.com", &calls, &Typed::default());
+    let page = render_for("mallory@example.com", &calls, &Typed::default());
     assert_eq!(boxes(&page).len(), 0, "{page}");
     assert!(!page.contains("<button type=\"submit\" name=\"verdict\""), "{page}");
 }
@@ -130,23 +130,23 @@ async fn a_call_with_any_problem_cannot_be_chosen() {
 }
 
 #[tokio::test]
-async fn what_was_chosen_and_typed_is_kept_where_something_is_wrong() {
+async fn choice_and_reason_are_kept_after_a_problem() {
     let calls = [call(1, "refund", &["Approve"]), call(2, "letter", &["Approve"])];
     let second = format!("{} x", calls[1].metadata.name.as_deref().unwrap());
     let fields = [("verdict", "Approve"), ("call", second.as_str()), ("reason", "as agreed")];
     let typed = Typed(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
-    let page = shown_to("alice@example.com", &calls, &typed);
+    let page = render_for("alice@example.com", &calls, &typed);
     assert_eq!(boxes(&page), [false, true], "{page}");
     assert!(page.contains("as agreed"), "{page}");
 }
 
 #[tokio::test]
-async fn a_question_in_a_turn_keeps_its_notice_and_is_answered_elsewhere() {
+async fn question_in_a_turn_has_its_notice_and_is_answered_on_its_page() {
     let asked = with(
         sample::question(),
         &json!({"gate": {"name": "questions", "type": "question", "path": "handle/.turn-2/.call-3/.gate", "visit": 1}}),
     );
-    let page = shown_to("alice@example.com", &[call(1, "refund", &["Approve", "Skip"]), asked], &Typed::default());
+    let page = render_for("alice@example.com", &[call(1, "refund", &["Approve", "Skip"]), asked], &Typed::default());
     assert!(page.contains(NOTICE) && page.contains("Which account?") && page.contains("Answer it on its own page."));
     assert!(page.contains("not allowed for the question of clerk"), "Approve: {page}");
     assert!(page.contains("value=\"Skip\""), "{page}");
@@ -154,7 +154,7 @@ async fn a_question_in_a_turn_keeps_its_notice_and_is_answered_elsewhere() {
 
 #[tokio::test]
 async fn a_turn_in_which_nothing_waits_says_so() {
-    let page = shown_to("alice@example.com", &[], &Typed::default());
+    let page = render_for("alice@example.com", &[], &Typed::default());
     assert!(
         page.contains("No call of this turn waits") && !page.contains("<form method=\"post\" action=\"/n/"),
         "{page}"
@@ -162,7 +162,7 @@ async fn a_turn_in_which_nothing_waits_says_so() {
 }
 
 #[tokio::test]
-async fn a_batch_on_a_suspended_run_is_confirmed_with_what_it_waits_for() {
+async fn confirmation_says_that_the_run_is_suspended() {
     let late = "2999-01-01T00:00:00Z";
     let approval = with(sample::call(), &json!({"deadline": late, "closesAt": late}));
     let (name, request) = (approval.metadata.name.clone().unwrap(), &approval.spec.request);
@@ -193,7 +193,7 @@ async fn a_batch_on_a_suspended_run_is_confirmed_with_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn requests_of_equal_gates_stand_with_their_texts_and_digests_and_take_approve_and_reject_alone() {
+async fn equal_gates_show_texts_and_digests_and_take_approve_and_reject() {
     let calls = [gate("pay-501", "Pay 37 EUR <b>now</b>"), gate("pay-502", "Pay 12 EUR"), gate("pay-503", "Pay 9 EUR")];
     let together = equal(&calls, &[2]);
     let alice = caller("alice@example.com");
@@ -212,7 +212,7 @@ async fn requests_of_equal_gates_stand_with_their_texts_and_digests_and_take_app
 }
 
 #[tokio::test]
-async fn an_address_that_came_from_elsewhere_chooses_nothing() {
+async fn link_of_another_site_chooses_no_request() {
     let site = |values: &[&'static str]| {
         let mut headers = HeaderMap::new();
         for &value in values {
@@ -233,7 +233,7 @@ async fn an_address_that_came_from_elsewhere_chooses_nothing() {
 }
 
 #[test]
-fn an_address_names_one_gate_and_no_more_requests_than_are_counted() {
+fn address_names_one_gate_and_a_bounded_number_of_requests() {
     let likes = "like=finance/a-1&".repeat(7_000);
     assert!(matches!(Named::read(&likes), Err(PageError::Bad(why)) if why.contains("names one request")));
     let one = Named::read("like=finance/a-1&like=%3Cb%3E").unwrap();
@@ -251,7 +251,7 @@ fn an_address_names_one_gate_and_no_more_requests_than_are_counted() {
 
 /// Returns an API server with these requests and their runs, which accepts every decision on trial. The input `invoice`
 /// is the name of the run, and `pay-503` has another step.
-fn with_runs(calls: &[Approval]) -> (kube::Client, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
+fn server_with_runs(calls: &[Approval]) -> (kube::Client, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
     let stored = calls.to_vec();
     server(move |address| {
         let is_of = |one: &&Approval| address.contains(&format!("/workflows/{}", one.spec.request.workflow.name));
@@ -285,7 +285,7 @@ fn approve_form(calls: &[Approval]) -> Typed {
 }
 
 #[tokio::test]
-async fn a_confirmation_tells_equal_requests_apart_by_question_text_call_and_inputs() {
+async fn confirmation_distinguishes_equal_requests() {
     let open = |run: &str| {
         let spec = serde_json::from_value(spec_of(run)).unwrap();
         let digest = signoff_engine::plan::spec_digest(&spec).unwrap();
@@ -298,7 +298,7 @@ async fn a_confirmation_tells_equal_requests_apart_by_question_text_call_and_inp
         with(with(gate(run, &letter), &open(run)), &prompt)
     };
     let shown = async |calls: &[Approval]| {
-        let (client, asked) = with_runs(calls);
+        let (client, asked) = server_with_runs(calls);
         let caller = Caller { client, ..caller("alice@example.com") };
         let (world, typed) = (World::new(&[]), approve_form(calls));
         let batch = Batch::prepare(&world.state, &caller, "finance", &Bond::Equal, &typed).await.unwrap();
@@ -333,10 +333,10 @@ async fn a_confirmation_tells_equal_requests_apart_by_question_text_call_and_inp
 }
 
 #[tokio::test]
-async fn the_first_answers_are_kept_for_back_and_the_drafts_are_named_by_what_was_shown_first() {
+async fn answers_are_cached_and_drafts_keep_the_name_of_the_first_request() {
     let late = json!({"deadline": "2999-01-01T00:00:00Z", "closesAt": "2999-01-01T00:00:00Z"});
     let calls = ["pay-501", "pay-502"].map(|run| with(gate(run, "Pay"), &late));
-    let (client, _) = with_runs(&calls);
+    let (client, _) = server_with_runs(&calls);
     let caller = Caller { client, ..caller("alice@example.com") };
     let world = World::new(&[]);
     let answer = async |typed: &Typed| {
@@ -363,11 +363,11 @@ async fn the_first_answers_are_kept_for_back_and_the_drafts_are_named_by_what_wa
 }
 
 #[tokio::test]
-async fn a_batch_of_equal_gates_leaves_out_a_request_whose_run_has_another_spec() {
+async fn batch_leaves_out_a_request_whose_run_has_another_spec() {
     let late = json!({"deadline": "2999-01-01T00:00:00Z", "closesAt": "2999-01-01T00:00:00Z"});
     let calls = ["pay-501", "pay-502", "pay-503"].map(|run| with(gate(run, "Pay"), &late));
     let (world, typed) = (World::new(&[]), approve_form(&calls));
-    let caller = Caller { client: with_runs(&calls).0, ..caller("alice@example.com") };
+    let caller = Caller { client: server_with_runs(&calls).0, ..caller("alice@example.com") };
     let batch = Batch::prepare(&world.state, &caller, "finance", &Bond::Equal, &typed).await.unwrap();
     let batch = batch.unwrap_or_else(|problems| panic!("{problems:?}"));
     let planned: Vec<_> = batch.calls.iter().map(|call| call.planned.is_ok()).collect();
