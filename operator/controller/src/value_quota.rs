@@ -97,6 +97,7 @@ impl ValueQuota {
         self.memory.taken()
     }
 
+    /// Returns the bytes of the namespace that neither values of other runs nor their claims take.
     fn left(&self, claims: &BTreeMap<Name, u64>, workflows: &Store<Workflow>, name: &Name) -> u64 {
         let all = workflows.value_bytes_in(&name.namespace);
         let others = all.saturating_sub(workflows.value_bytes_of(name));
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_values_of_other_workflows_of_the_namespace_are_taken_off() {
+    fn values_of_other_workflows_reduce_the_rest() {
         let (store, quota) = (Store::default(), quota());
         for (namespace, name, bytes) in [("n", "a", 30), ("n", "b", 20), ("m", "c", 90)] {
             store.apply(workflow(namespace, name, 1, bytes));
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_run_is_about_to_store_is_taken_off_too() {
+    fn claims_of_other_runs_reduce_the_rest() {
         let (store, quota) = (Store::default(), quota());
         store.apply(workflow("n", "a", 1, 10));
         let (a, b) = (Name::new("n", "a"), Name::new("n", "b"));

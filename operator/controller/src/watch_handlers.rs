@@ -91,7 +91,7 @@ impl Watched for Approval {
 /// The most events that are applied at once, so that other kinds do not wait for long.
 const AT_ONCE: usize = 64;
 
-/// Applies an event and further ones that have arrived. Returns whether one of them completed a list.
+/// Applies an event and further events that have arrived. Returns whether one of the events completed a list.
 pub(crate) fn apply_all<K: Watched>(
     context: &Context,
     store: &Store<K>,
@@ -122,11 +122,11 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
             if let Some(notices) = context.notices() {
                 object.queue_derived(&notices);
             }
-            let news = store.list(*object);
-            if news && ends_evaluations {
+            let is_news = store.list(*object);
+            if is_news && ends_evaluations {
                 context.evaluations.withdrawals.wake(&name.namespace);
             }
-            if news && !idle {
+            if is_news && !idle {
                 context.queue.trigger(K::key(name));
             }
         }
@@ -178,9 +178,9 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
 fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
     let (name, why) = (name_of(meta), text::display(why, 300));
     context.metrics.count_unreadable(K::KIND);
-    let news = context.objects.unreadable.insert(K::key(name.clone()), &why);
+    let is_news = context.objects.unreadable.insert(K::key(name.clone()), &why);
     K::enqueue_related(context, meta);
-    if !news {
+    if !is_news {
         tracing::debug!(kind = K::KIND, %name, "still cannot be read: {why}");
         return;
     }

@@ -1,8 +1,8 @@
 //! The withdrawal of runs by cancellation or deletion: nothing new starts for a withdrawn run, and no timeout ends its
 //! gates.
 //!
-//! The caches show it by the watches of Workflows and Namespaces, which may lag. Before an irreversible step, such as
-//! the expiry of a gate or a call that must not be repeated, the API server is asked too *(I/O)*.
+//! The caches show a withdrawal by the watches of Workflows and Namespaces, which may lag. Before an irreversible step,
+//! such as the expiry of a gate or a call that must not be repeated, the API server is asked too *(I/O)*.
 
 use std::{
     collections::BTreeMap,
@@ -96,8 +96,8 @@ impl Context {
         }
     }
 
-    /// Asks the API server whether a run still has this version, and neither it nor its namespace is deleted. If not,
-    /// the caches are updated for the next reconcile.
+    /// Asks the API server whether a run still has the given version, and neither the run nor its namespace is being
+    /// deleted. If not, the caches are updated for the next reconcile.
     pub(crate) async fn still_stands(&self, run: &RunVersion<'_>) -> Result<bool, Error> {
         let RunVersion { name, uid, generation } = run;
         let (namespace, workflow) =
@@ -130,7 +130,7 @@ impl Context {
     /// `is_followed`: whether the call has begun before, so that nothing begins.
     pub(crate) async fn may_begin(&self, run: &RunVersion<'_>, call: &Call, is_followed: bool) -> bool {
         let is_withdrawn = |workflow: &Workflow| self.objects.withdrawal(workflow).is_some();
-        let (since, mut pause, mut is_told) = (self.api.now(), PAUSES.0, false);
+        let (since, mut pause, mut is_announced) = (self.api.now(), PAUSES.0, false);
         loop {
             if self.objects.is_run_over(run.name, run.uid, is_withdrawn) {
                 return false;
@@ -147,16 +147,16 @@ impl Context {
                 Err(error) => error.to_string(),
             };
             tracing::warn!(workflow = %run.name, path = call.path, "the call does not begin: {why}");
-            if !is_told && self.api.now() >= since.after(REPORTED_AFTER) {
-                is_told = true;
-                self.tell_that_it_does_not_begin(run, call, &why);
+            if !is_announced && self.api.now() >= since.after(REPORTED_AFTER) {
+                is_announced = true;
+                self.announce_delayed_call(run, call, &why);
             }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }
     }
 
-    fn tell_that_it_does_not_begin(&self, run: &RunVersion<'_>, call: &Call, why: &str) {
+    fn announce_delayed_call(&self, run: &RunVersion<'_>, call: &Call, why: &str) {
         let meta = ObjectMeta {
             name: Some(run.name.name.to_string()),
             namespace: Some(run.name.namespace.to_string()),
@@ -219,11 +219,11 @@ impl Orders {
 /// The stage of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EvaluationStage {
-    /// It is about to begin. If the object has another spec or other votes by now, it is observed again, because the
-    /// result could not be written.
+    /// The evaluation is about to begin. If the object has another spec or other votes by now, the object is observed
+    /// again, because the result could not be written.
     Begins,
-    /// It waits or runs. Other votes do not end it, because a person who votes repeatedly could otherwise prevent the
-    /// count.
+    /// The evaluation waits or runs. Other votes do not end the evaluation, because a person who votes repeatedly could
+    /// otherwise prevent the count.
     Runs,
 }
 
@@ -236,7 +236,7 @@ pub(crate) struct ObservedObject {
     pub(crate) generation: i64,
     /// The orders of its requester at that time.
     pub(crate) orders: Orders,
-    /// Whether it may have ended the process before this one. Its evaluation then waits long, and a suspension needs
-    /// none.
+    /// Whether its evaluation may have ended the previous process. An evaluation of such an object waits long, and a
+    /// suspension of the run needs no evaluation.
     pub(crate) is_suspect: bool,
 }

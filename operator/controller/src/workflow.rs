@@ -33,10 +33,10 @@ use plan::PlanDecision;
 /// Reconciles a Workflow. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let mut claimed = false;
-    let held = context.listeners.notices.as_ref().map(NoticeDesk::hold);
+    let hold = context.listeners.notices.as_ref().map(NoticeDesk::hold);
     let reconciled = reconcile_observed(context, name, &mut claimed).await;
-    if let (Some(desk), Some(held)) = (&context.listeners.notices, held) {
-        desk.end_hold(Key::Workflow(name.clone()), held, &reconciled);
+    if let (Some(desk), Some(hold)) = (&context.listeners.notices, hold) {
+        desk.end_hold(Key::Workflow(name.clone()), hold, &reconciled);
     }
     if reconciled.is_err() || !claimed {
         // A run that starts nothing now leaves the queues, so that it does not delay the Pods and calls of others.

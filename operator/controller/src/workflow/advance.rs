@@ -47,7 +47,7 @@ pub(super) async fn advance(
         let transition = match context.evaluate(&*seen.workflow, orders, rounds.evaluation()).await {
             Ok(transition) => transition,
             Err(why) => {
-                blame(&context.evaluations.quarantines, seen, &mut rounds, why)?;
+                on_stopped_evaluation(&context.evaluations.quarantines, seen, &mut rounds, why)?;
                 stopped += 1;
                 if stopped >= MOST_STOPPED {
                     return Ok(None);
@@ -77,7 +77,7 @@ pub(super) async fn advance(
 /// Handles a stopped evaluation. If text of a model, a tool or a person is the cause, only its step fails, so that
 /// others cannot stop a run. If text of the run's author is the cause, or many evaluations were stopped, an error is
 /// returned and the run is put into quarantine.
-fn blame(
+fn on_stopped_evaluation(
     quarantines: &Quarantines,
     seen: &ObservedRun,
     rounds: &mut TransitionLoop,

@@ -38,10 +38,10 @@ pub(super) async fn block_on_policy(
     if next == seen.status {
         return Ok(None);
     }
-    let news = !conditions::holds(&seen.status.conditions, conditions::HELD);
+    let is_news = !conditions::holds(&seen.status.conditions, conditions::HELD);
     let stored =
         context.api.write_status(&context.objects.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
-    if news {
+    if is_news {
         let key = format!("held-{}", stored.metadata.resource_version.as_deref().unwrap_or_default());
         context.say(About::Workflow(&stored.metadata), EventReason::Held, &why.message, &key);
     }
@@ -57,8 +57,8 @@ pub(super) async fn block_on_rules(
     accepted: i32,
 ) -> Result<Option<Moment>, Error> {
     let why = old_rules_message(accepted);
-    let held = |condition: &Condition| condition.type_ == conditions::HELD && condition.reason == reason::OLD_RULES;
-    let is_news = !seen.status.conditions.iter().any(held);
+    let is_held = |condition: &Condition| condition.type_ == conditions::HELD && condition.reason == reason::OLD_RULES;
+    let is_news = !seen.status.conditions.iter().any(is_held);
     quarantine::remove_marks(&context.evaluations, &seen.name, Some(&seen.uid));
     let describe = |status: &mut WorkflowStatus| status::held_by_rules(status, &seen.workflow, &why, seen.now);
     let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
@@ -158,11 +158,11 @@ async fn set_condition(
     let Some(stored) = api.requests.get_raw::<Workflow>(name).await? else { return Ok(None) };
     let (meta, status) = (&stored["metadata"], &stored["status"]);
     // A finished run has nothing to repair.
-    let over = !status["finishedAt"].is_null();
+    let is_finished = !status["finishedAt"].is_null();
     // If even the conditions cannot be decoded, none is set, and only the Event reports the problem.
     let known =
         if status["conditions"].is_null() { Some(Vec::new()) } else { Vec::deserialize(&status["conditions"]).ok() };
-    let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && api.lease_guard.is_valid()) else {
+    let Some(mut known) = known.filter(|_: &Vec<Condition>| !is_finished && api.lease_guard.is_valid()) else {
         return Ok(None);
     };
     let message = text::display(message, 1024);

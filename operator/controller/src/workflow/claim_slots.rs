@@ -49,9 +49,9 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
     let mut claims = SlotClaims { begin: Vec::new(), wait: Vec::new(), calls_wait: Vec::new() };
     let wanted: Vec<Call> = transition.calls().cloned().collect();
     let is_suspended = seen.workflow.spec.suspend == Some(true);
-    let asked =
+    let is_wanted =
         |pod: &Name| wanted.iter().any(|call| matches!(&call.content, CallContent::Pod(p) if *p.name == *pod.name));
-    calls.pod_quota.retain_queued(&seen.name, |pod| !is_suspended && asked(pod));
+    calls.pod_quota.retain_queued(&seen.name, |pod| !is_suspended && is_wanted(pod));
     let tickets: BTreeSet<_> = wanted.iter().filter_map(|call| ticket(seen, transition, call)).collect();
     calls.slots.retain(&seen.name, |ticket| !is_suspended && tickets.contains(ticket));
     for mut call in wanted {
@@ -68,9 +68,9 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
         }
         // A call that this process marked as started, but that is not in flight, never began: the answer to its commit
         // was lost.
-        let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&calls.incarnation);
+        let is_own = record.phase == StepPhase::Started && record.by.as_deref() == Some(&calls.incarnation);
         let is_new = match &call.content {
-            CallContent::Pod(pod) => begins(calls, seen, &record, pod, ours),
+            CallContent::Pod(pod) => is_new_pod(calls, seen, &record, pod, is_own),
             CallContent::Agent(_) | CallContent::Http(_) | CallContent::Mcp(_) => true,
         };
         // A started Pod is followed even in a suspended run. A missing Pod would be created again if its call is
@@ -102,7 +102,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
         };
         // A Pod that was started before is found again by its name, so its record does not change.
         let is_found_again = matches!(hold, StartSlot::Pod { begins: false, .. });
-        if !ours && !is_found_again {
+        if !is_own && !is_found_again {
             transition.mark_started(&call.path, call.attempt, &calls.incarnation);
         }
         claims.begin.push(SlotClaim { call, hold });
@@ -148,10 +148,10 @@ fn bytes_of(transition: &Transition, call: &Call) -> CallBytes {
     CallBytes { request: request.saturating_sub(SHORT_REQUEST).saturating_mul(2), answer }
 }
 
-/// Whether a Pod was certainly never created. This process records each attempt to create a Pod, so without a record
-/// there was none.
-fn begins(calls: &Calls, seen: &ObservedRun, record: &StepRecord, pod: &PodCall, ours: bool) -> bool {
-    record.phase != StepPhase::Started || (ours && !calls.runs.has_attempted_pod(&seen.name, &pod.name))
+/// Whether a Pod was certainly never created. This process records each attempt to create a Pod, so a Pod without a
+/// recorded attempt does not exist. `is_own`: whether this process marked the call as started.
+fn is_new_pod(calls: &Calls, seen: &ObservedRun, record: &StepRecord, pod: &PodCall, is_own: bool) -> bool {
+    record.phase != StepPhase::Started || (is_own && !calls.runs.has_attempted_pod(&seen.name, &pod.name))
 }
 
 /// Whether the index contains the Pod of a call.
@@ -219,12 +219,12 @@ fn pending_pods(
             transition.journal.records().iter().find(|r| !r.phase.is_end() && r.object.as_deref() == Some(pod));
         record.map(|record| record.path.clone())
     };
-    let troubles = pods.problems_of(&seen.uid);
-    let mut troubled = troubles.iter().filter_map(|(pod, trouble)| Some((step(&pod.name)?, pod, trouble)));
-    if let Some((path, pod, trouble)) = troubled.next() {
-        let more = troubled.count() + claims.wait.len();
+    let problems = pods.problems_of(&seen.uid);
+    let mut problems_of_steps = problems.iter().filter_map(|(pod, problem)| Some((step(&pod.name)?, pod, problem)));
+    if let Some((path, pod, problem)) = problems_of_steps.next() {
+        let more = problems_of_steps.count() + claims.wait.len();
         let more = if more > 0 { format!(" ({more} more wait)") } else { String::new() };
-        return Some((trouble.reason.clone(), format!("step {path}, Pod {}: {}{more}", pod.name, trouble.message)));
+        return Some((problem.reason.clone(), format!("step {path}, Pod {}: {}{more}", pod.name, problem.message)));
     }
     let (path, wait) = claims.wait.first()?;
     let (reason, why) = wait.message(&seen.name.namespace);

@@ -117,11 +117,11 @@ pub(super) async fn end_refused(context: &Context, seen: &ObservedRun, why: &Ref
 pub(super) async fn block_on_guard(context: &Context, workflow: &Workflow, why: &str) -> Result<Option<Moment>, Error> {
     let next = status::blocked_by_guard(workflow, why, context.api.now());
     if workflow.status.as_ref() != Some(&next) {
-        let fresh = !workflow.status.as_ref().is_some_and(|status| conditions::fails(&status.conditions, GUARDED));
+        let is_new = !workflow.status.as_ref().is_some_and(|status| conditions::fails(&status.conditions, GUARDED));
         let key = next.seq.to_string();
         let tests = open_records(&next);
         let stored = context.api.write_status(&context.objects.workflows, workflow, next, tests).await?;
-        if fresh {
+        if is_new {
             context.say(About::Workflow(&stored.metadata), EventReason::Unguarded, why, &key);
         }
     }
@@ -133,6 +133,6 @@ pub(super) async fn block_on_guard(context: &Context, workflow: &Workflow, why: 
 /// test of `status.seq` alone would let a late patch undo the start.
 pub(crate) fn open_records(stored: &WorkflowStatus) -> Vec<Value> {
     let open = stored.steps.iter().enumerate().filter(|(_, record)| !record.phase.is_end());
-    open.map(|(place, record)| json!({"op": "test", "path": format!("/status/steps/{place}"), "value": record}))
+    open.map(|(number, record)| json!({"op": "test", "path": format!("/status/steps/{number}"), "value": record}))
         .collect()
 }

@@ -17,12 +17,12 @@ use super::{
 use crate::context::Context;
 
 /// The longest time for which the end of a call stays uncommitted.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The longest time for which the end of a turn stays uncommitted. A crash within it repeats the turn, which costs
 /// money.
-const LONGEST_OF_A_TURN: Duration = Duration::from_secs(1);
+const MAX_WAIT_OF_TURN: Duration = Duration::from_secs(1);
 /// The most bytes of uncommitted results of one run.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_UNCOMMITTED_BYTES: usize = 256 * 1024;
 
 /// A transition that is not committed yet.
 pub(super) struct Uncommitted<'a> {
@@ -44,8 +44,8 @@ impl Uncommitted<'_> {
     /// Returns the time until which ends of repeatable calls wait for the end of another call, or `None`.
     fn waits_for_calls(&self) -> Option<Moment> {
         let (taken, bytes) = self.transition.repeatable_ends(&self.seen.journal, self.plan)?;
-        let until = self.context.calls.runs.oldest_result(&self.seen.name, &self.seen.uid, taken)?.after(LONGEST);
-        (bytes <= MOST_BYTES && self.claims.begin.is_empty()).then_some(until)
+        let until = self.context.calls.runs.oldest_result(&self.seen.name, &self.seen.uid, taken)?.after(MAX_WAIT);
+        (bytes <= MAX_UNCOMMITTED_BYTES && self.claims.begin.is_empty()).then_some(until)
     }
 
     /// Returns the time until which the end of a turn waits for the ends of its reading calls, or `None`. Each of these
@@ -56,10 +56,10 @@ impl Uncommitted<'_> {
         let begins = |key: &CallKey| claims.begin.iter().any(|claim| claim.call.key() == *key);
         // If a result has arrived that the transition does not contain, the commit does not wait, so that the next
         // transition takes it.
-        let goes_on = |key: &CallKey| begins(key) || context.calls.runs.is_in_flight(&seen.name, &seen.uid, key);
+        let continues = |key: &CallKey| begins(key) || context.calls.runs.is_in_flight(&seen.name, &seen.uid, key);
         let only_reads_begin = claims.begin.iter().all(|claim| open.contains(&claim.call.key()));
-        let until = context.calls.runs.oldest(&seen.name, &seen.uid)?.after(LONGEST_OF_A_TURN);
-        (bytes <= MOST_BYTES && only_reads_begin && open.iter().all(goes_on)).then_some(until)
+        let until = context.calls.runs.oldest(&seen.name, &seen.uid)?.after(MAX_WAIT_OF_TURN);
+        (bytes <= MAX_UNCOMMITTED_BYTES && only_reads_begin && open.iter().all(continues)).then_some(until)
     }
 
     /// Whether only the journal in the status changes, so that readers of the status miss only journal records and

@@ -82,14 +82,14 @@ async fn create_approval(
     transition: &Transition,
     ask: &Ask,
 ) -> Result<Arc<Approval>, Error> {
-    let place = seen.name.beside(&ask.name);
+    let name = seen.name.beside(&ask.name);
     if !context.api.lease_guard.is_valid() {
-        return Err(Error::conflict(format!("the Lease for writing {}", place.as_a::<Approval>())));
+        return Err(Error::conflict(format!("the Lease for writing {}", name.as_a::<Approval>())));
     }
     let mut approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
-    let asked = transition.journal.superseded_before(&ask.path).and_then(|earlier| earlier.object.clone());
+    let superseded = transition.journal.superseded_before(&ask.path).and_then(|earlier| earlier.object.clone());
     let channels = (!ask.channels.is_empty()).then(|| ask.channels.join(","));
-    let annotations = [(names::ANNOTATION_ASKS_AGAIN, asked), (names::ANNOTATION_NOTIFY, channels)];
+    let annotations = [(names::ANNOTATION_ASKS_AGAIN, superseded), (names::ANNOTATION_NOTIFY, channels)];
     let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     let annotations: BTreeMap<_, _> = annotations.collect();
     approval.metadata.annotations = (!annotations.is_empty()).then_some(annotations);
@@ -103,17 +103,17 @@ async fn create_approval(
         Err(error) => error,
     };
     if status_code(&error) == Some(409)
-        && let Some(there) = context.fresh(&context.objects.approvals, &place).await?
+        && let Some(there) = context.fresh(&context.objects.approvals, &name).await?
     {
         let record = transition.journal.get(&ask.path, 1);
         return match record.map(|record| there.mismatch(record, &seen.uid)) {
             Some(None) => Ok(there),
             why => Err(Error::Foreign {
                 object: seen.name.as_a::<Workflow>(),
-                name: place.as_a::<Approval>(),
+                name: name.as_a::<Approval>(),
                 why: why.flatten().unwrap_or("is not expected").to_owned(),
             }),
         };
     }
-    Err(Error::of(format!("creating {}", place.as_a::<Approval>()))(error))
+    Err(Error::of(format!("creating {}", name.as_a::<Approval>()))(error))
 }

@@ -29,7 +29,8 @@ pub(super) async fn next_reconcile(
     if matches!(transition.phase, WorkflowPhase::Waiting | WorkflowPhase::Suspended) {
         context.calls.runs.drop_idle_values(&seen.name);
     }
-    // These calls began before their records were stored, and no other event will announce their results again.
+    // The calls of unstored results began before their records were stored, and no other event will announce the
+    // results again.
     let is_left =
         |(path, attempt): (&str, i32)| transition.journal.get(path, attempt).is_some_and(|r| !r.phase.is_end());
     let results_are_left = seen.unstored.iter().any(|fact| is_left(fact.key()));

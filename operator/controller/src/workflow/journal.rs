@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Loads the journal. A failure is reported as an Event, because nothing else shows why the run does not continue.
-pub(super) async fn journal(
+pub(super) async fn load_or_report(
     context: &Context,
     workflow: &Workflow,
     status: &WorkflowStatus,
@@ -68,7 +68,7 @@ pub(super) fn cache_segments(cached: &SegmentCache, uid: &str, folded: Vec<NewSe
 }
 
 /// The time after which a run with a newer journal is reported again. A write by another operator enqueues it anyway.
-const LOOK_AGAIN: Duration = Duration::from_secs(600);
+const REPORT_AGAIN: Duration = Duration::from_secs(600);
 
 /// Reports a run whose journal a newer operator wrote. Returns when to report it again, or `None` if this operator can
 /// read the journal.
@@ -84,5 +84,5 @@ pub(super) fn report_newer_journal(context: &Context, workflow: &Workflow) -> Op
     let key = format!("version-{version}");
     context.say(About::Workflow(&workflow.metadata), EventReason::JournalTooNew, &why, &key);
     tracing::error!(workflow = %Name::of(workflow), uid = uid(workflow), "{why}");
-    Some(context.api.now().after(LOOK_AGAIN))
+    Some(context.api.now().after(REPORT_AGAIN))
 }

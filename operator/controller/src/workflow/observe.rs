@@ -17,7 +17,7 @@ use signoff_engine::{
     approval::{changed, superseded},
 };
 
-use super::journal::journal;
+use super::journal::load_or_report;
 use crate::{
     context::{Context, ReadMemory},
     error::Error,
@@ -97,7 +97,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
         }
     };
     let memory = ReadMemory::default();
-    let journal = journal(context, &workflow, &status, &memory).await?;
+    let journal = load_or_report(context, &workflow, &status, &memory).await?;
     let mut seen = ObservedRun {
         name: name.clone(),
         uid,
@@ -115,7 +115,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
         memory,
     };
     // A copy from a backup takes no decision, because its gates belong to the original.
-    if !seen.workflow.is_restored() && !gates(context, &mut seen).await? {
+    if !seen.workflow.is_restored() && !collect_gates(context, &mut seen).await? {
         return Ok(WorkflowObservation::GuardUnsettled);
     }
     let results = context.calls.runs.facts(name, &seen.uid, &seen.journal);
@@ -133,20 +133,20 @@ fn is_asked_again(approval: &Approval, outcome: Option<&Outcome>, uid: &str) -> 
 }
 
 /// Collects the outcomes of the open gates. Returns `false` if the guard has to inspect before they count.
-async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error> {
+async fn collect_gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error> {
     let open: Vec<_> =
         seen.journal.records().iter().filter(|r| r.kind == StepKind::Hitl && r.phase == StepPhase::Waiting).collect();
     let (mut facts, mut open_gates) = (Vec::new(), Vec::new());
     let (mut overdue, mut unconfirmed) = (false, false);
     for record in open {
         let Some(object) = &record.object else { continue };
-        let place = seen.name.beside(object);
-        let approval = match context.objects.approvals.find(&place) {
+        let name = seen.name.beside(object);
+        let approval = match context.objects.approvals.find(&name) {
             Found::Here(approval) => Some(approval),
             Found::Finished { .. } | Found::Stale | Found::NotFound => {
-                let found = context.fresh(&context.objects.approvals, &place).await?;
+                let found = context.fresh(&context.objects.approvals, &name).await?;
                 // The object read here is cached now, so its watch event will not enqueue the Approval.
-                found.inspect(|_| context.enqueue_approval(place.clone()))
+                found.inspect(|_| context.enqueue_approval(name.clone()))
             }
         };
         let Some(approval) = approval else {
@@ -163,7 +163,7 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
             }
             return Err(Error::Foreign {
                 object: seen.name.as_a::<Workflow>(),
-                name: place.as_a::<Approval>(),
+                name: name.as_a::<Approval>(),
                 why: why.to_owned(),
             });
         }

@@ -37,9 +37,9 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
         Err(_) if seen.workflow.spec.cancel == Some(true) => Arc::default(),
         Err(why) => return Ok(PlanDecision::Held(Refusal { reason: reason::POLICY_UNKNOWN, message: why })),
     };
-    let planned = planned(context, seen, &policies).await?;
+    let planned = plan_or_errors(context, seen, &policies).await?;
     let Some(pinned) = &seen.status.spec_digest else {
-        if let Some(why) = unverified(seen) {
+        if let Some(why) = unverified_requester(seen) {
             return Ok(PlanDecision::Refused(why));
         }
         return Ok(match planned {
@@ -53,11 +53,11 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
             }),
         });
     };
-    let is = match &planned {
+    let digest = match &planned {
         Ok(plan) => Some(plan.spec_digest().clone()),
         Err(_) => spec_digest(&seen.workflow.spec).ok(),
     };
-    if is.as_ref() != Some(pinned) && planned.is_err() && seen.workflow.spec.steps.is_empty() {
+    if digest.as_ref() != Some(pinned) && planned.is_err() && seen.workflow.spec.steps.is_empty() {
         return Ok(PlanDecision::OldShape(Refusal {
             reason: reason::OLD_SHAPE,
             message: format!(
@@ -66,7 +66,7 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
             ),
         }));
     }
-    if is.as_ref() != Some(pinned) {
+    if digest.as_ref() != Some(pinned) {
         return Ok(PlanDecision::Refused(Refusal {
             reason: reason::SPEC_TAMPERED,
             message: format!(
@@ -98,7 +98,7 @@ fn with_remedy(errors: &str) -> String {
 }
 
 /// Returns the plan of a run, or every error of its Workflow.
-async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>) -> Result<CachedPlan, Error> {
+async fn plan_or_errors(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>) -> Result<CachedPlan, Error> {
     if let Some(planned) = context.caches.plans.get(&seen.workflow, policies) {
         return Ok(planned);
     }
@@ -117,7 +117,7 @@ async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>
 
 /// Returns the refusal of a run whose requester is not verified, or `None`. Admission writes the requester into the
 /// spec, so a run that was created before the policies were in force could name any user.
-fn unverified(seen: &ObservedRun) -> Option<Refusal> {
+fn unverified_requester(seen: &ObservedRun) -> Option<Refusal> {
     let created = seen.workflow.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let since = seen.guarded.since;
     (created.is_none_or(|created| created < since)).then(|| Refusal {

@@ -11,7 +11,7 @@ use signoff_api::{
 use signoff_cluster::kinds::Name;
 use signoff_engine::{Journal, Transition};
 
-use super::{journal::journal, observe::ObservedRun};
+use super::{journal::load_or_report, observe::ObservedRun};
 use crate::{
     context::{Context, ReadMemory},
     error::Error,
@@ -37,9 +37,9 @@ pub(super) async fn after_commit(context: &Context, seen: &ObservedRun, transiti
 fn finished_record<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
     let name = Name::of(pod);
     let record = journal.records().iter().find(|record| record.object.as_deref() == Some(&*name.name));
-    let given =
+    let is_its_input =
         |record: &StepRecord| record.input_digest.as_ref().is_some_and(|d| pod.input_digest() == Some(d.as_str()));
-    record.filter(|record| record.phase.is_end() && given(record))
+    record.filter(|record| record.phase.is_end() && is_its_input(record))
 }
 
 /// Deletes the Pods of a finished run, of which only a summary may be cached.
@@ -51,7 +51,7 @@ pub(super) async fn after_run(context: &Context, name: &Name, uid: &str) -> Resu
     let Some(workflow) = context.api.requests.get::<Workflow>(name).await? else { return Ok(()) };
     let keep = workflow.spec.pod_gc.unwrap_or_default();
     let Some(status) = &workflow.status else { return Ok(()) };
-    let journal = journal(context, &workflow, status, &ReadMemory::default()).await?;
+    let journal = load_or_report(context, &workflow, status, &ReadMemory::default()).await?;
     for pod in pods {
         match finished_record(&journal, &pod) {
             Some(step) => delete_or_keep(context, &pod, step, keep, Some(status.phase)).await?,

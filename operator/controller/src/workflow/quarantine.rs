@@ -60,39 +60,39 @@ pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) 
     let before = same_version(seen).map_or(0, |known| known.failures);
     let before = before.max(evaluations.quarantines.stops_of_run(&seen.name, &seen.uid) - 1);
     let key = Key::Workflow(seen.name.clone());
-    let aside = evaluations.begin_quarantine(&key, generation, before, seen.now);
+    let entry = evaluations.begin_quarantine(&key, generation, before, seen.now);
     evaluations.quarantines.add_unwritten(&seen.name, &seen.uid, why);
     if !matches!(why, Stopped::Deadly { .. }) {
         evaluations.clear_suspect::<Workflow>(&seen.name, &seen.uid);
     }
-    set_aside(context, seen, why, aside).await
+    write_quarantine(context, seen, why, entry).await
 }
 
 /// Writes the quarantine of a run if an earlier write of it failed. Returns `None` if it is written.
 pub(super) async fn enter_again(context: &Context, seen: &ObservedRun) -> Option<Result<Option<Moment>, Error>> {
     let quarantines = &context.evaluations.quarantines;
     let why = quarantines.unwritten(&seen.name, &seen.uid)?;
-    let aside = quarantines.get(&Key::Workflow(seen.name.clone()))?;
-    Some(set_aside(context, seen, &why, aside).await)
+    let entry = quarantines.get(&Key::Workflow(seen.name.clone()))?;
+    Some(write_quarantine(context, seen, &why, entry).await)
 }
 
-async fn set_aside(
+async fn write_quarantine(
     context: &Context,
     seen: &ObservedRun,
     why: &Stopped,
-    aside: QuarantineEntry,
+    entry: QuarantineEntry,
 ) -> Result<Option<Moment>, Error> {
-    let generation = aside.generation;
+    let generation = entry.generation;
     // Only text of the run's author stops a run for good.
     let quarantines = &context.evaluations.quarantines;
     let is_final = quarantines.is_authors_fault(&seen.name, &seen.uid);
-    let next = (!is_final).then_some(aside.until);
-    let message = message(why, &aside, next);
+    let next = (!is_final).then_some(entry.until);
+    let message = message(why, &entry, next);
     tracing::error!(workflow = %seen.name, reason = reason(why), "{message}");
-    let told = format!("quarantined-{generation}-{}", aside.failures);
-    context.say(About::Workflow(&seen.workflow.metadata), EventReason::Quarantined, &message, &told);
+    let key = format!("quarantined-{generation}-{}", entry.failures);
+    context.say(About::Workflow(&seen.workflow.metadata), EventReason::Quarantined, &message, &key);
     let quarantine =
-        Quarantine { generation, operator_version: VERSION.to_owned(), failures: aside.failures, until: next };
+        Quarantine { generation, operator_version: VERSION.to_owned(), failures: entry.failures, until: next };
     let describe = |status: &mut WorkflowStatus| {
         status.quarantine = Some(quarantine);
         say(status, &seen.workflow, seen.now, conditions::QUARANTINED, true, reason(why), &message);

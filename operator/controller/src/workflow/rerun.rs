@@ -17,11 +17,11 @@ pub(super) async fn refusal(requests: &ApiRequests, seen: &ObservedRun) -> Resul
         true => requests.get_raw::<Workflow>(&seen.name.beside(&rerun.name)).await?,
         false => None,
     };
-    Ok(problem(rerun, named.as_ref()).map(|message| Refusal { reason: reason::INVALID, message }))
+    Ok(problem_of(rerun, named.as_ref()).map(|message| Refusal { reason: reason::INVALID, message }))
 }
 
 /// Returns the problem of a reference to a run, or `None`. `named`: the stored run of that name.
-fn problem(rerun: &RerunOf, named: Option<&Value>) -> Option<String> {
+fn problem_of(rerun: &RerunOf, named: Option<&Value>) -> Option<String> {
     let name = text::display(&rerun.name, 63);
     let Some(named) = named.filter(|named| named["metadata"]["uid"] == rerun.uid.as_str()) else {
         return Some(format!(
@@ -34,7 +34,7 @@ fn problem(rerun: &RerunOf, named: Option<&Value>) -> Option<String> {
     // The run's own list was verified when it was accepted, or comes from a backup.
     let is_verified = named["status"]["specDigest"].is_string() || spec["restored"] == true;
     let repeats =
-        |user: &str| spec["rerunOf"]["requesters"].as_array().is_some_and(|all| all.iter().any(|one| one == user));
+        |user: &str| spec["rerunOf"]["requesters"].as_array().is_some_and(|all| all.iter().any(|name| name == user));
     let user = rerun.requesters.iter().find(|user| !(requested(user) || (is_verified && repeats(user))))?;
     let shown = text::display(user, 253);
     Some(if repeats(user) {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn each_requester_is_one_of_the_run_or_of_the_runs_that_it_was_accepted_to_repeat() {
+    fn each_requester_requested_the_run_or_a_run_that_it_repeats() {
         let of_erin = json!({"requestedFor": "erin", "rerunOf": {"name": "r", "uid": UID, "requesters": ["carol"]}});
         let mut restored = of_erin.clone();
         restored["restored"] = json!(true);
@@ -84,24 +84,27 @@ mod tests {
             (&["dana", "bob"], &of_erin, &accepted, Some("bob requested neither Workflow refund nor")),
             (&["bob"], &restored, &none, Some("bob requested neither Workflow refund nor")),
         ] {
-            let told = problem(&rerun(requesters), Some(&run(spec.clone(), status.clone())));
+            let message = problem_of(&rerun(requesters), Some(&run(spec.clone(), status.clone())));
             let fits = match words {
                 Some(words) => {
-                    told.as_ref().is_some_and(|told| told.contains(words) && told.contains("leave rerunOf out"))
+                    message.as_ref().is_some_and(|text| text.contains(words) && text.contains("leave rerunOf out"))
                 }
-                None => told.is_none(),
+                None => message.is_none(),
             };
-            assert!(fits, "{requesters:?} of {spec}: {told:?}");
+            assert!(fits, "{requesters:?} of {spec}: {message:?}");
         }
     }
 
     #[test]
-    fn a_run_that_is_not_there_or_is_another_one_is_repeated_by_none() {
+    fn a_missing_or_other_run_cannot_be_repeated() {
         let mut other = run(json!({}), json!({}));
         other["metadata"]["uid"] = json!("00000000-0000-4000-8000-000000000002");
         for named in [None, Some(&other)] {
-            let told = problem(&rerun(&["dana"]), named).unwrap();
-            assert!(told.starts_with("spec.rerunOf: this namespace has no Workflow refund with the uid"), "{told}");
+            let message = problem_of(&rerun(&["dana"]), named).unwrap();
+            assert!(
+                message.starts_with("spec.rerunOf: this namespace has no Workflow refund with the uid"),
+                "{message}"
+            );
         }
     }
 }

@@ -6,8 +6,8 @@ use signoff_executor::Stopped;
 use super::observe::ObservedRun;
 use crate::quarantine::{Quarantines, VERSION};
 
-/// Records a stopped evaluation of a run, for this reason. Returns the number so far, from this process, the status and
-/// the journal.
+/// Records a stopped evaluation of a run and its reason. Returns the number of stopped evaluations so far, from this
+/// process, the status and the journal.
 pub(super) fn record_stop(quarantines: &Quarantines, seen: &ObservedRun, why: &Stopped) -> i32 {
     let is_costly = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.is(FailureClass::TooCostly));
     let steps = i32::try_from(seen.journal.records().iter().filter(is_costly).count()).unwrap_or(i32::MAX);
