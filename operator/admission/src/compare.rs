@@ -44,11 +44,11 @@ pub struct Inspection {
 /// One object on which the guard rests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its kind.
+    /// The kind as in its manifest, such as `ValidatingAdmissionPolicy`.
     pub kind: &'static str,
-    /// Its name.
+    /// The value of `metadata.name`.
     pub name: String,
-    /// The result of its comparison.
+    /// The difference between the object in the cluster and the one that this build ships.
     pub state: State,
 }
 
@@ -93,7 +93,8 @@ impl Inspection {
 pub(crate) fn compare(found: &InForce, identity: Result<Identity, String>) -> Inspection {
     let mut inspection = Inspection::default();
     for crd in CRDS.iter() {
-        inspection.object("CustomResourceDefinition", crd, Some(&found.crds), |crd| defaulted(&crd.spec));
+        let found = Some(&found.crds);
+        inspection.compare_object("CustomResourceDefinition", crd, found, |crd| without_defaults(&crd.spec));
     }
     let elsewhere =
         found.service.as_ref().and_then(|service| service.spec.as_ref()).is_some_and(|spec| spec.service.is_some());
@@ -101,7 +102,7 @@ pub(crate) fn compare(found: &InForce, identity: Result<Identity, String>) -> In
     inspection.objects.push(Object { kind: "APIService", name: crate::api_service(), state });
     match identity {
         Ok(identity) => {
-            inspection.policies(&identity, found);
+            inspection.compare_policies(&identity, found);
             inspection.identity = Some(identity);
         }
         Err(why) => inspection.complaints.push(why),
@@ -130,7 +131,7 @@ pub(crate) fn identity(me: &UserInfo) -> Result<Identity, String> {
 }
 
 impl Inspection {
-    fn policies(&mut self, identity: &Identity, found: &InForce) {
+    fn compare_policies(&mut self, identity: &Identity, found: &InForce) {
         let shipped = match policies::objects(identity) {
             Ok(shipped) => shipped,
             Err(why) => return self.complaints.push(why.to_string()),
@@ -142,18 +143,20 @@ impl Inspection {
         for object in &shipped {
             match object {
                 PolicyObject::Validating(policy) => {
-                    self.object("ValidatingAdmissionPolicy", policy, Some(&found.validating), |p| p.spec.clone());
+                    let found = Some(&found.validating);
+                    self.compare_object("ValidatingAdmissionPolicy", policy, found, |p| p.spec.clone());
                 }
                 PolicyObject::ValidatingBinding(binding) => {
                     let found = Some(&found.validating_bindings);
-                    self.object("ValidatingAdmissionPolicyBinding", binding, found, |b| b.spec.clone());
+                    self.compare_object("ValidatingAdmissionPolicyBinding", binding, found, |b| b.spec.clone());
                 }
                 // An API server without mutating policies does not fill in the requester. Authors type it there.
                 PolicyObject::Mutating(policy) => {
-                    self.object("MutatingAdmissionPolicy", policy, mutating, |p| p.spec.clone());
+                    self.compare_object("MutatingAdmissionPolicy", policy, mutating, |p| p.spec.clone());
                 }
                 PolicyObject::MutatingBinding(binding) => {
-                    self.object("MutatingAdmissionPolicyBinding", binding, mutating_bindings, |b| b.spec.clone());
+                    let found = mutating_bindings;
+                    self.compare_object("MutatingAdmissionPolicyBinding", binding, found, |b| b.spec.clone());
                 }
             }
         }
@@ -161,7 +164,7 @@ impl Inspection {
 
     /// Compares one object by its spec and the label of the guard. `found` is `None` if the API server does not serve
     /// the kind.
-    fn object<K: Resource, S: Serialize>(
+    fn compare_object<K: Resource, S: Serialize>(
         &mut self,
         kind: &'static str,
         shipped: &K,
@@ -173,15 +176,15 @@ impl Inspection {
             None => State::NotServed,
             Some(None) => State::Missing,
             Some(Some(object)) => {
-                self.mark(kind, object);
-                let place = first_difference(&spec(shipped), &spec(object)).or_else(|| unlabelled(object));
+                self.record_version(kind, object);
+                let place = first_difference(&spec(shipped), &spec(object)).or_else(|| missing_label(object));
                 place.map_or(State::AsShipped, State::Differs)
             }
         };
         self.objects.push(Object { kind, name, state });
     }
 
-    fn mark<K: Resource>(&mut self, kind: &str, object: &K) {
+    fn record_version<K: Resource>(&mut self, kind: &str, object: &K) {
         let meta = object.meta();
         self.versions.add(kind, meta);
         let times = meta.managed_fields.iter().flatten().filter_map(|entry| entry.time.as_ref());
@@ -192,13 +195,13 @@ impl Inspection {
 
 /// Returns the path of the guard's label if the object lacks it. The recheck before a decision lists objects by this
 /// label.
-fn unlabelled<K: Resource>(object: &K) -> Option<String> {
+fn missing_label<K: Resource>(object: &K) -> Option<String> {
     let label = object.labels().get(LABEL_GUARD).map(String::as_str);
     (label != Some("true")).then(|| format!("metadata.labels[{LABEL_GUARD}]"))
 }
 
 /// Returns a CRD's spec without the fields that the API server fills in for every CRD.
-fn defaulted(spec: &CustomResourceDefinitionSpec) -> CustomResourceDefinitionSpec {
+fn without_defaults(spec: &CustomResourceDefinitionSpec) -> CustomResourceDefinitionSpec {
     let mut spec = spec.clone();
     if spec.conversion.as_ref().is_some_and(|conversion| conversion.strategy == "None") {
         spec.conversion = None;
@@ -224,23 +227,23 @@ fn first_difference(shipped: &impl Serialize, in_force: &impl Serialize) -> Opti
     compare_values("spec", &shipped, &in_force)
 }
 
-fn compare_values(path: &str, one: &Value, other: &Value) -> Option<String> {
-    match (one, other) {
-        (Value::Object(one), Value::Object(other)) => {
-            let here = |key: &str| format!("{path}.{key}");
-            let extra = other.keys().find(|key| !one.contains_key(*key)).map(|key| here(key));
-            let differs = one.iter().find_map(|(key, value)| match other.get(key) {
-                None => Some(here(key)),
-                Some(there) => compare_values(&here(key), value, there),
+fn compare_values(path: &str, shipped: &Value, in_force: &Value) -> Option<String> {
+    match (shipped, in_force) {
+        (Value::Object(shipped), Value::Object(in_force)) => {
+            let path_of = |key: &str| format!("{path}.{key}");
+            let extra = in_force.keys().find(|key| !shipped.contains_key(*key)).map(|key| path_of(key));
+            let differs = shipped.iter().find_map(|(key, value)| match in_force.get(key) {
+                None => Some(path_of(key)),
+                Some(value_in_force) => compare_values(&path_of(key), value, value_in_force),
             });
             differs.or(extra)
         }
-        (Value::Array(one), Value::Array(other)) => {
-            let differs =
-                one.iter().zip(other).enumerate().find_map(|(n, (a, b))| compare_values(&format!("{path}[{n}]"), a, b));
-            differs.or_else(|| (one.len() != other.len()).then(|| format!("{path} (its length)")))
+        (Value::Array(shipped), Value::Array(in_force)) => {
+            let mut pairs = shipped.iter().zip(in_force).enumerate();
+            let differs = pairs.find_map(|(n, (a, b))| compare_values(&format!("{path}[{n}]"), a, b));
+            differs.or_else(|| (shipped.len() != in_force.len()).then(|| format!("{path} (its length)")))
         }
-        _ => (one != other).then(|| path.to_owned()),
+        _ => (shipped != in_force).then(|| path.to_owned()),
     }
 }
 

@@ -15,19 +15,19 @@ struct ResourceRule<'a> {
 }
 
 impl ResourceRule<'_> {
-    fn matches_ours(&self) -> bool {
-        let ours = |resource: &String| {
+    fn matches_signoff(&self) -> bool {
+        let is_of_signoff = |resource: &String| {
             let name = resource.split('/').next().unwrap_or_default();
             // `*` stands for every resource, and `*/status` for every status.
             matches!(name, "*" | "approvals" | "blobs" | "workflows" | "approvalpolicies" | "clusterapprovalpolicies")
         };
-        self.groups.iter().any(|group| group == "*" || group == GROUP) && self.resources.iter().any(ours)
+        self.groups.iter().any(|group| group == "*" || group == GROUP) && self.resources.iter().any(is_of_signoff)
     }
 }
 
-/// Returns the kind and name of each. `ours`: the names of the mutating policies of Signoff.
+/// Returns the kind and name of each external mutator. `ours`: the names of the mutating policies of Signoff.
 pub(crate) fn mutators(found: &InForce, ours: &[String]) -> Vec<String> {
-    let mut all = webhooks(&found.webhooks);
+    let mut all = matching_webhooks(&found.webhooks);
     if let Some((policies, bindings)) = &found.mutating {
         let bound = |name: &str| {
             bindings
@@ -41,13 +41,13 @@ pub(crate) fn mutators(found: &InForce, ours: &[String]) -> Vec<String> {
     all
 }
 
-fn webhooks(configurations: &ByName<MutatingWebhookConfiguration>) -> Vec<String> {
+fn matching_webhooks(configurations: &ByName<MutatingWebhookConfiguration>) -> Vec<String> {
     let mut all = Vec::new();
     for (name, configuration) in configurations {
         for webhook in configuration.webhooks.iter().flatten() {
             let matches = webhook.rules.iter().flatten().any(|rule| {
                 let groups = rule.api_groups.as_deref().unwrap_or_default();
-                ResourceRule { groups, resources: rule.resources.as_deref().unwrap_or_default() }.matches_ours()
+                ResourceRule { groups, resources: rule.resources.as_deref().unwrap_or_default() }.matches_signoff()
             });
             if matches {
                 all.push(format!("MutatingWebhookConfiguration {name} (webhook {})", webhook.name));
@@ -61,7 +61,7 @@ fn policy_matches(policy: &MutatingAdmissionPolicy) -> bool {
     let constraints = policy.spec.as_ref().and_then(|spec| spec.match_constraints.as_ref());
     constraints.and_then(|constraints| constraints.resource_rules.as_ref()).into_iter().flatten().any(|rule| {
         let groups = rule.api_groups.as_deref().unwrap_or_default();
-        ResourceRule { groups, resources: rule.resources.as_deref().unwrap_or_default() }.matches_ours()
+        ResourceRule { groups, resources: rule.resources.as_deref().unwrap_or_default() }.matches_signoff()
     })
 }
 
@@ -71,11 +71,11 @@ mod tests {
     use super::*;
 
     fn matches(group: &str, resource: &str) -> bool {
-        ResourceRule { groups: &[group.to_owned()], resources: &[resource.to_owned()] }.matches_ours()
+        ResourceRule { groups: &[group.to_owned()], resources: &[resource.to_owned()] }.matches_signoff()
     }
 
     #[test]
-    fn what_matches_our_objects_or_their_status_is_found_and_nothing_else() {
+    fn matches_signoff_is_true_only_for_objects_of_signoff_and_their_status() {
         for (group, resource) in [
             ("*", "*"),
             ("signoff.dev", "approvals"),

@@ -38,6 +38,7 @@ pub(crate) struct InForce {
     pub(crate) webhooks: ByName<MutatingWebhookConfiguration>,
     pub(crate) crds: ByName<CustomResourceDefinition>,
     pub(crate) service: Option<APIService>,
+    /// The user that the API server authenticates for the caller.
     pub(crate) me: UserInfo,
 }
 
@@ -52,7 +53,7 @@ pub async fn inspect(client: &Client, mutating: bool) -> Result<Inspection, kube
     Ok(compare(&found, operator))
 }
 
-/// Inspects the cluster for the operator with this identity. The caller can be any user with the right to read the
+/// Inspects the cluster for the operator with the given identity. The caller can be any user with the right to read the
 /// policies.
 ///
 /// # Errors
@@ -95,13 +96,15 @@ async fn read(client: &Client, mutating: bool, crds: &[String], service: &str) -
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let (params, question) = (PostParams::default(), SelfSubjectReview::default());
     let services = Api::<APIService>::all(client.clone());
-    let policies = async { if mutating { futures::try_join!(all(client), all(client)).map(Some) } else { Ok(None) } };
+    let policies = async {
+        if mutating { futures::try_join!(list_all(client), list_all(client)).map(Some) } else { Ok(None) }
+    };
     let (validating, validating_bindings, mutating, webhooks, crds, service, review) = futures::try_join!(
-        all(client),
-        all(client),
+        list_all(client),
+        list_all(client),
         policies,
-        all(client),
-        named(client, crds),
+        list_all(client),
+        read_crds(client, crds),
         services.get_opt(service),
         reviews.create(&params, &question),
     )?;
@@ -110,13 +113,13 @@ async fn read(client: &Client, mutating: bool, crds: &[String], service: &str) -
 }
 
 /// Reads the CRDs by name, because a cluster may have hundreds of other large ones.
-async fn named(client: &Client, names: &[String]) -> Result<ByName<CustomResourceDefinition>, kube::Error> {
+async fn read_crds(client: &Client, names: &[String]) -> Result<ByName<CustomResourceDefinition>, kube::Error> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let found = futures::future::try_join_all(names.iter().map(|name| api.get_opt(name))).await?;
     Ok(found.into_iter().flatten().map(|crd| (crd.name_any(), crd)).collect())
 }
 
-async fn all<K>(client: &Client) -> Result<ByName<K>, kube::Error>
+async fn list_all<K>(client: &Client) -> Result<ByName<K>, kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {

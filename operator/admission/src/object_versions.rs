@@ -17,7 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use signoff_api::{Digest, digest, names::LABEL_GUARD};
 
 /// The policy, with a binding of the same name, without which a user could write a vote in the name of others.
-const DECISIVE: &str = "signoff-approvals";
+const VOTES_POLICY: &str = "signoff-approvals";
 
 /// The number of hex digits of an epoch, which is short because every vote and every request contains it.
 const EPOCH_DIGITS: usize = 32;
@@ -31,12 +31,12 @@ pub struct ObjectVersions(BTreeMap<String, (String, i64)>);
 impl ObjectVersions {
     pub(crate) fn add(&mut self, kind: &str, meta: &ObjectMeta) {
         let name = meta.name.as_deref().unwrap_or_default();
-        let mark = (meta.uid.clone().unwrap_or_default(), meta.generation.unwrap_or_default());
-        self.0.insert(format!("{kind}/{name}"), mark);
+        let version = (meta.uid.clone().unwrap_or_default(), meta.generation.unwrap_or_default());
+        self.0.insert(format!("{kind}/{name}"), version);
     }
 
-    /// Returns the epoch, 128 bits in hex. It changes if one of the objects is changed or created again, and with every
-    /// interruption that changed no object.
+    /// Returns the epoch, 128 bits in hex. The epoch changes if one of the objects is changed or created again, and
+    /// with every interruption that changed no object.
     ///
     /// # Errors
     /// Never in practice: generations are far below the numbers that JSON readers round.
@@ -56,18 +56,18 @@ impl ObjectVersions {
                 return Ok((Vec::new(), Vec::new()));
             }
             futures::try_join!(
-                labelled::<MutatingAdmissionPolicy>(client),
-                labelled::<MutatingAdmissionPolicyBinding>(client)
+                list_labelled::<MutatingAdmissionPolicy>(client),
+                list_labelled::<MutatingAdmissionPolicyBinding>(client)
             )
         };
-        let (policies, bindings, (mutations, mutation_bindings), crds, local) = futures::try_join!(
-            labelled::<ValidatingAdmissionPolicy>(client),
-            labelled::<ValidatingAdmissionPolicyBinding>(client),
+        let (policies, bindings, (mutations, mutation_bindings), crds, is_local) = futures::try_join!(
+            list_labelled::<ValidatingAdmissionPolicy>(client),
+            list_labelled::<ValidatingAdmissionPolicyBinding>(client),
             mutators,
-            labelled::<CustomResourceDefinition>(client),
+            list_labelled::<CustomResourceDefinition>(client),
             is_served_locally(client),
         )?;
-        if !local {
+        if !is_local {
             return Ok(None);
         }
         let mut now = Self::default();
@@ -77,33 +77,33 @@ impl ObjectVersions {
         Ok(Some(now))
     }
 
-    /// Returns these versions with the current ones of the policy of votes and of its binding, or `None` if another
-    /// server serves the API. Makes three reads by name, without a `resourceVersion`: the API server answers them from
+    /// Returns the versions, with the policy of votes and its binding read again, or `None` if another server serves
+    /// the API. Makes three reads by name, without a `resourceVersion`: the API server answers them from
     /// etcd at once, while a list waits until the server's cache is current.
     ///
     /// # Errors
     /// The API server refuses, or does not answer.
     pub async fn with_policy_of_votes(&self, client: &Client) -> Result<Option<Self>, kube::Error> {
-        let (local, policy, binding) = futures::try_join!(
+        let (is_local, policy, binding) = futures::try_join!(
             is_served_locally(client),
-            labelled_object::<ValidatingAdmissionPolicy>(client, DECISIVE),
-            labelled_object::<ValidatingAdmissionPolicyBinding>(client, DECISIVE),
+            get_labelled::<ValidatingAdmissionPolicy>(client, VOTES_POLICY),
+            get_labelled::<ValidatingAdmissionPolicyBinding>(client, VOTES_POLICY),
         )?;
-        if !local {
+        if !is_local {
             return Ok(None);
         }
         let mut now = self.clone();
-        now.0.retain(|key, _| !is_decisive(key));
+        now.0.retain(|key, _| !is_policy_of_votes(key));
         for (kind, meta) in policy.iter().chain(&binding) {
             now.add(kind, meta);
         }
         Ok(Some(now))
     }
 
-    /// Whether `now` contains each of these objects unchanged. An object that has lost the label is missing in `now`.
+    /// Whether `now` contains each object of `self` unchanged. An object that has lost the label is missing in `now`.
     #[must_use]
     pub fn still_hold(&self, now: &Self) -> bool {
-        self.0.iter().all(|(name, mark)| now.0.get(name) == Some(mark))
+        self.0.iter().all(|(name, version)| now.0.get(name) == Some(version))
     }
 }
 
@@ -114,13 +114,14 @@ async fn is_served_locally(client: &Client) -> Result<bool, kube::Error> {
     Ok(service.and_then(|service| service.spec).is_none_or(|spec| spec.service.is_none()))
 }
 
-/// Whether this is the key of the policy of votes or of its binding.
-fn is_decisive(key: &str) -> bool {
-    key.split_once('/').is_some_and(|(kind, name)| kind.starts_with("ValidatingAdmissionPolicy") && name == DECISIVE)
+/// Whether `key` names the policy of votes or its binding.
+fn is_policy_of_votes(key: &str) -> bool {
+    let Some((kind, name)) = key.split_once('/') else { return false };
+    kind.starts_with("ValidatingAdmissionPolicy") && name == VOTES_POLICY
 }
 
-/// Returns the object of this name; `None` if there is none, or if it lacks the label of the guard.
-async fn labelled_object<K>(client: &Client, name: &str) -> Result<Option<(String, ObjectMeta)>, kube::Error>
+/// Returns the kind and the metadata of the object `name`, or `None` if it is missing or lacks the label of the guard.
+async fn get_labelled<K>(client: &Client, name: &str) -> Result<Option<(String, ObjectMeta)>, kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
@@ -132,7 +133,7 @@ where
     Ok(meta.filter(is_labelled).map(|meta| (K::kind(&()).into_owned(), meta)))
 }
 
-async fn labelled<K>(client: &Client) -> Result<Vec<(String, ObjectMeta)>, kube::Error>
+async fn list_labelled<K>(client: &Client) -> Result<Vec<(String, ObjectMeta)>, kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_epoch_moves_with_uid_generation_and_interruptions_and_with_nothing_else() {
+    fn the_epoch_depends_on_uid_generation_and_interruptions() {
         let epoch = |versions: ObjectVersions, interruptions| versions.epoch(interruptions).unwrap();
         let first = epoch(versions("a", 1), 0);
         assert_eq!(first, epoch(versions("a", 1), 0));
@@ -176,15 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_of_votes_is_one_of_this_build_with_a_binding_of_its_name() {
+    fn this_build_has_the_policy_of_votes_and_a_binding_of_the_same_name() {
         let objects = crate::policies::objects(&crate::policies::Identity::default()).unwrap();
-        let named: Vec<_> = objects.iter().filter(|object| object.meta().name.as_deref() == Some(DECISIVE)).collect();
+        let has_name = |object: &&crate::policies::PolicyObject| object.meta().name.as_deref() == Some(VOTES_POLICY);
+        let named: Vec<_> = objects.iter().filter(has_name).collect();
         use crate::policies::PolicyObject::{Validating, ValidatingBinding};
         assert!(matches!(named[..], [Validating(_), ValidatingBinding(_)] | [ValidatingBinding(_), Validating(_)]));
     }
 
     #[test]
-    fn marks_hold_among_others_and_not_once_an_object_is_missing_made_again_or_changed() {
+    fn versions_hold_until_an_object_is_missing_recreated_or_changed() {
         let first = versions("a", 1);
         let mut among_others = first.clone();
         let other = ObjectMeta { name: Some("elsewhere".into()), ..ObjectMeta::default() };

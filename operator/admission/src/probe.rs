@@ -47,7 +47,7 @@ struct Forged {
 pub async fn forged(client: &Client, operator: &Identity) -> Result<Answer, kube::Error> {
     let namespace = operator.namespace.as_str();
     let workflows = || Workflow::url_path(&(), Some(namespace));
-    let all = [
+    let requests = [
         Forged {
             rule: "signoff-approvals",
             what: "a forged decision",
@@ -74,9 +74,9 @@ pub async fn forged(client: &Client, operator: &Identity) -> Result<Answer, kube
         },
     ];
     let mut earliest = None;
-    for forged in &all {
+    for forged in &requests {
         match send(client, forged).await? {
-            Answer::Refused(at) => earliest = earliest.into_iter().chain(at).min(),
+            Answer::Refused(time) => earliest = earliest.into_iter().chain(time).min(),
             otherwise => return Ok(otherwise),
         }
     }
@@ -90,17 +90,17 @@ async fn send(client: &Client, Forged { rule, what, path, object }: &Forged) -> 
     let answer = client.send(request.map(Body::from)).await?;
     let (head, body) = answer.into_parts();
     let date = head.headers.get(DATE).and_then(|date| date.to_str().ok());
-    let at = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|date| date.timestamp());
+    let time = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|date| date.timestamp());
     if head.status.is_success() {
         return Ok(Answer::Otherwise(format!("it accepts {what}")));
     }
     let body = body.collect_bytes().await?;
-    let said = serde_json::from_slice::<Status>(&body).map(|status| status.message).unwrap_or_default();
-    let by_rule = said.contains(&format!("ValidatingAdmissionPolicy '{rule}'"));
+    let message = serde_json::from_slice::<Status>(&body).map(|status| status.message).unwrap_or_default();
+    let by_rule = message.contains(&format!("ValidatingAdmissionPolicy '{rule}'"));
     Ok(if by_rule {
-        Answer::Refused(at)
+        Answer::Refused(time)
     } else {
-        Answer::Otherwise(format!("it refuses {what}, but not by {rule}: {} {said}", head.status.as_u16()))
+        Answer::Otherwise(format!("it refuses {what}, but not by {rule}: {} {message}", head.status.as_u16()))
     })
 }
 
@@ -109,9 +109,9 @@ async fn send(client: &Client, Forged { rule, what, path, object }: &Forged) -> 
 ///
 /// # Errors
 /// No answer, or an address for which no client can be made. The error names the address.
-pub async fn servers(client: &Client, way: Option<&Config>) -> Result<Vec<(String, Client)>, String> {
+pub async fn servers(client: &Client, connection: Option<&Config>) -> Result<Vec<(String, Client)>, String> {
     let own = || vec![("the API server".to_owned(), client.clone())];
-    let Some(way) = way else { return Ok(own()) };
+    let Some(connection) = connection else { return Ok(own()) };
     let slices = Api::<EndpointSlice>::namespaced(client.clone(), "default");
     let slice = match slices.get_opt("kubernetes").await {
         Ok(slice) => slice,
@@ -119,20 +119,20 @@ pub async fn servers(client: &Client, way: Option<&Config>) -> Result<Vec<(Strin
     };
     let Some(slice) = slice else { return Ok(own()) };
     let ports = slice.ports.as_ref().and_then(|ports| ports.iter().find_map(|port| port.port)).unwrap_or(443);
-    let mut all = Vec::new();
+    let mut servers = Vec::new();
     for address in slice.endpoints.iter().flatten().flat_map(|endpoint| &endpoint.addresses) {
         let host = if address.contains(':') { format!("[{address}]") } else { address.clone() };
         let name = format!("the API server {host}:{ports}");
         let url = format!("https://{host}:{ports}").parse();
         let url = url.map_err(|why| format!("{name} has no usable address: {why}"))?;
-        let mut config = way.clone();
+        let mut config = connection.clone();
         config.cluster_url = url;
         config.tls_server_name = Some(SERVER_NAME.to_owned());
         config.proxy_url = None;
         let client = signoff_cluster::connect(config).map_err(|why| format!("{name} cannot be reached: {why}"))?;
-        all.push((name, client));
+        servers.push((name, client));
     }
-    Ok(if all.is_empty() { own() } else { all })
+    Ok(if servers.is_empty() { own() } else { servers })
 }
 
 /// Returns an Approval that is valid except for one field: it already has a decision when it is created.
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_forged_workflows_are_whole_but_for_the_fields_that_break_a_rule() {
+    fn forged_workflows_are_valid_except_for_the_forged_fields() {
         let whole: Workflow = serde_json::from_value(workflow(&Identity::default(), json!({}))).unwrap();
         assert_eq!(whole.spec.requested_by, "system:serviceaccount:signoff-system:signoff-operator");
         let empty = workflow(&Identity::default(), json!({"steps": [{"name": "nothing"}]}));
@@ -207,14 +207,14 @@ mod tests {
     }
 
     #[test]
-    fn the_forged_approval_is_one_in_everything_but_its_decision() {
+    fn the_forged_approval_is_valid_except_for_its_decision() {
         let forged: Approval = serde_json::from_value(approval("signoff-system")).unwrap();
         assert_eq!(forged.spec.decisions.len(), 1);
         assert!(forged.metadata.name.unwrap().ends_with(forged.spec.request.digest.short(10)));
     }
 
     #[test]
-    fn the_forged_blob_is_one_in_everything_but_its_owner() {
+    fn the_forged_blob_is_valid_except_for_its_owner() {
         let forged: Blob = serde_json::from_value(blob("signoff-system")).unwrap();
         assert!(forged.metadata.owner_references.is_none() && !forged.spec.into_bytes().is_empty());
     }

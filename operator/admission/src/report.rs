@@ -8,7 +8,7 @@ use crate::{Inspection, Object, State, compare::REMEDY, policies::Identity};
 
 /// The most objects of a kind whose differences are printed without `details`.
 const MOST_DIFFERENCES: usize = 4;
-/// The columns of a line of names.
+/// The most columns of a line of names.
 const WIDTH: usize = 79;
 
 impl Inspection {
@@ -49,27 +49,28 @@ impl Inspection {
     fn table(&self) -> String {
         let names: Vec<_> = self.objects.iter().map(|object| format!("{}/{}", object.kind, object.name)).collect();
         let width = names.iter().map(String::len).max().unwrap_or(0);
-        let line = |(name, object): (&String, &Object)| format!("{name:<width$}  {}\n", state(object));
+        let line = |(name, object): (&String, &Object)| format!("{name:<width$}  {}\n", describe_state(object));
         names.iter().zip(&self.objects).map(line).collect()
     }
 
     /// Returns the number of objects that are as shipped, and the other objects by kind.
     fn groups(&self) -> String {
-        let is_well = |object: &&Object| matches!(object.state, State::AsShipped | State::NotServed);
-        let well = self.objects.iter().filter(is_well).count();
-        let mut page = format!("{well} of {} objects are as shipped (--verbose lists them).\n", self.objects.len());
+        let is_as_shipped = |object: &&Object| matches!(object.state, State::AsShipped | State::NotServed);
+        let as_shipped = self.objects.iter().filter(is_as_shipped).count();
+        let count = self.objects.len();
+        let mut page = format!("{as_shipped} of {count} objects are as shipped (--verbose lists them).\n");
         let mut kinds: BTreeMap<&str, Vec<&Object>> = BTreeMap::new();
-        for object in self.objects.iter().filter(|object| !is_well(object)) {
+        for object in self.objects.iter().filter(|object| !is_as_shipped(object)) {
             kinds.entry(object.kind).or_default().push(object);
         }
         for (kind, objects) in kinds {
             let (missing, others): (Vec<_>, Vec<_>) =
                 objects.into_iter().partition(|object| object.state == State::Missing);
-            page.push_str(&names(kind, "MISSING", &missing));
+            page.push_str(&list_names(kind, "MISSING", &missing));
             if others.len() > MOST_DIFFERENCES {
-                page.push_str(&names(kind, "different", &others));
+                page.push_str(&list_names(kind, "different", &others));
             } else {
-                let line = |object: &&Object| format!("{kind} {}:\n  {}\n", object.name, state(object));
+                let line = |object: &&Object| format!("{kind} {}:\n  {}\n", object.name, describe_state(object));
                 page.extend(others.iter().map(line));
             }
         }
@@ -77,7 +78,7 @@ impl Inspection {
     }
 }
 
-fn state(object: &Object) -> String {
+fn describe_state(object: &Object) -> String {
     match &object.state {
         State::AsShipped if object.kind == "APIService" => "served by this API server".to_owned(),
         State::AsShipped => "as shipped".to_owned(),
@@ -89,7 +90,7 @@ fn state(object: &Object) -> String {
 }
 
 /// Returns `5 CustomResourceDefinitions are MISSING: a, b, …`, wrapped at spaces.
-fn names(kind: &str, what: &str, objects: &[&Object]) -> String {
+fn list_names(kind: &str, what: &str, objects: &[&Object]) -> String {
     let head = match objects.len() {
         0 => return String::new(),
         1 => format!("{kind} is {what}:"),
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_names_what_differs_and_the_remedy() {
+    fn a_report_names_each_difference_and_the_remedy() {
         let inspection = Inspection {
             objects: vec![
                 object("ValidatingAdmissionPolicy", "signoff-approvals", State::AsShipped),
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_object_of_the_chart_the_page_has_few_lines() {
+    fn a_report_without_any_object_of_the_chart_is_short() {
         let missing =
             |kind, count: usize| (0..count).map(move |n| object(kind, &format!("signoff-{n}"), State::Missing));
         let objects = missing("CustomResourceDefinition", 5).chain(missing("ValidatingAdmissionPolicy", 14));
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_is_well_the_page_says_so_in_one_sentence() {
+    fn the_report_of_an_intact_guard_ends_with_one_sentence() {
         let inspection = Inspection {
             objects: vec![object("APIService", "v1alpha1.signoff.dev", State::AsShipped)],
             ..Inspection::default()

@@ -15,24 +15,24 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
         match name {
             "namespace" => text.push_str(&identity.namespace),
             "USER" => text.push_str(&identity.user_name()),
-            "OPERATOR" => text.push_str(&operator(identity)),
+            "OPERATOR" => text.push_str(&is_operator(identity)),
             "HOUSEKEEPER" => text.push_str(HOUSEKEEPER),
-            "PERSON" => text.push_str(&person(argument)),
-            "EXCLUDED" => text.push_str(&excluded(argument)),
-            "BOUND" => text.push_str(&bound(argument).unwrap_or_else(|| format!("@@{inside}@@"))),
-            "WHEN_OVERDUE" => text.push_str(&when_overdue()),
+            "PERSON" => text.push_str(&person_of(argument)),
+            "EXCLUDED" => text.push_str(&excluded_persons(argument)),
+            "BOUND" => text.push_str(&limit_or_text(argument).unwrap_or_else(|| format!("@@{inside}@@"))),
+            "WHEN_OVERDUE" => text.push_str(&verdicts_when_overdue()),
             "IS_TEXT" => text.push_str(&has_text_of_arguments(argument)),
             "SIZE" => text.push_str(&size_of_decision(argument)),
             "DEPTH" => text.push_str(&keys_end_within(argument, 20, 0)),
             "SHALLOW" => text.push_str(&nests_within(argument, 16, 0)),
-            "FITS" => text.push_str(&fits(argument)),
+            "FITS" => text.push_str(&has_type(argument)),
             "RECONCILED" => text.push_str(&has_key_of_reconciler(argument)),
-            "NAMES" => text.push_str(&names(argument)),
+            "NAMES" => text.push_str(&is_named(argument)),
             "GROUPS_OF_VOTER" => text.push_str(&groups_of_voter()),
             "SHAPE_OPERATIONS" => text.push_str(shape::operations(argument)),
             "SHAPE_VARIABLES" => text.push_str(&shape::variables(argument)),
             "SHAPE_RULE" => text.push_str(shape::VALIDATION),
-            "SECRETS" => text.push_str(&secrets(8)),
+            "SECRETS" => text.push_str(&can_read_secrets(8)),
             _ => text.push_str(&format!("@@{inside}@@")),
         }
         text.push_str(parts.next().unwrap_or_default());
@@ -42,7 +42,7 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
 
 /// Returns the expression for the operator: its service account with a token bound to a pod. `kubectl create token`,
 /// token Secrets and impersonation have no pod. Needs `variables.me`.
-fn operator(identity: &Identity) -> String {
+fn is_operator(identity: &Identity) -> String {
     format!(
         "variables.me == '{}' && has(request.userInfo.extra) && 'authentication.kubernetes.io/pod-name' in request.userInfo.extra",
         identity.user_name()
@@ -56,7 +56,7 @@ const HOUSEKEEPER: &str = "variables.me in ['system:serviceaccount:kube-system:g
 /// the whole name, otherwise the name itself. CEL cannot extract a group of a match, so `$1` is the text between the
 /// matches of the two parts of the pattern around its only group. Only the first matching rule is applied, because
 /// every match costs.
-fn person(u: &str) -> String {
+fn person_of(u: &str) -> String {
     let before = format!("size({u}.find('^(?:' + e.pattern.substring(0, e.pattern.indexOf('(')) + ')'))");
     let after = format!("size({u}.find('(?:' + e.pattern.substring(e.pattern.lastIndexOf(')') + 1) + ')$'))");
     format!(
@@ -67,14 +67,17 @@ fn person(u: &str) -> String {
     )
 }
 
-/// Returns the expression for the persons of eight names of `variables.excluded`, from this index on.
-fn excluded(from: &str) -> String {
+/// The names of `variables.excluded` in one expression, because each expression has its own cost budget.
+const NAMES_AT_ONCE: usize = 8;
+
+/// Returns the expression for the persons of [`NAMES_AT_ONCE`] names of `variables.excluded`, from the index `from` on.
+fn excluded_persons(from: &str) -> String {
     let first: usize = from.parse().unwrap_or(0);
-    let at: Vec<_> = (first..first + 8).map(|at| at.to_string()).collect();
+    let indexes: Vec<_> = (first..first + NAMES_AT_ONCE).map(|index| index.to_string()).collect();
     format!(
         "[{}].filter(i, i < size(variables.excluded)).map(i, variables.excluded[i]).map(u, {})",
-        at.join(", "),
-        person("u")
+        indexes.join(", "),
+        person_of("u")
     )
 }
 
@@ -111,12 +114,12 @@ fn groups_of_voter() -> String {
 }
 
 /// Returns the list of the verdicts that are accepted when an Approval is overdue.
-fn when_overdue() -> String {
+fn verdicts_when_overdue() -> String {
     format!("[{}]", Verdict::WHEN_OVERDUE.map(|verdict| format!("'{verdict}'")).join(", "))
 }
 
 /// Returns a limit of decisions, or the text of a refusal, by its name in a template.
-fn bound(name: &str) -> Option<String> {
+fn limit_or_text(name: &str) -> Option<String> {
     Some(match name {
         "MAX_SIZE" => Decision::MAX_SIZE.to_string(),
         "MAX_EDIT_SIZE" => Decision::MAX_EDIT_SIZE.to_string(),
@@ -197,14 +200,14 @@ fn nests_within(v: &str, levels: u32, depth: u32) -> String {
 }
 
 /// Returns the expression for whether a text is the id or the label of an option: `option, text`.
-fn names(argument: &str) -> String {
+fn is_named(argument: &str) -> String {
     let (option, text) = argument.split_once(", ").unwrap_or((argument, "''"));
     format!("({option}.id == {text}.trim() || (has({option}.label) && {option}.label == {text}.trim()))")
 }
 
 /// Returns the expression for whether a value has the declared type of an input: `value, type`. Integers beyond ±2^53
 /// do not match, because JSON readers round them differently.
-fn fits(argument: &str) -> String {
+fn has_type(argument: &str) -> String {
     let (v, t) = argument.split_once(", ").unwrap_or((argument, "'string'"));
     format!(
         "[{t}].all(t, t == 'string' ? type({v}) == string : t == 'boolean' ? type({v}) == bool : \
@@ -215,7 +218,7 @@ fn fits(argument: &str) -> String {
 }
 
 /// Returns the validations that the requester can read every named Secret, up to `most`; two checks per expression.
-fn secrets(most: usize) -> String {
+fn can_read_secrets(most: usize) -> String {
     let mut rules = format!(
         "  - expression: \"!variables.create || size(variables.secrets) <= {most}\"\n    message: \"a Workflow must name at most {most} Secrets\"\n"
     );

@@ -15,7 +15,7 @@ use serde_json::Value;
 use signoff_api::crds;
 
 /// A rule of the types that an admission policy enforces with a message of its own.
-struct Held {
+struct CoveredRule {
     kind: &'static str,
     /// The message of the rule, or its beginning.
     rule: &'static str,
@@ -25,18 +25,33 @@ struct Held {
     words: &'static str,
 }
 
-const COVERED: [Held; 7] = [
-    held("Approval", "a stored request cannot be removed", "signoff-approvals", "spec.request: Required value"),
-    held("Approval", "a decision is final", "signoff-approvals", "a decision is final"),
-    held("Approval", "request is immutable", "signoff-approvals", "spec.request is immutable"),
-    held("Approval", "request is immutable, and so is its digest", "signoff-approvals", "spec.request is immutable"),
-    held("Approval", "status.outcome is final", "signoff-status", "status.outcome is final"),
-    held("Workflow", "metadata.name must have at most 63", "signoff-workflows", "metadata.name must have at most 63"),
-    held("Workflow", "requestedBy is immutable", "signoff-workflows", "spec.requestedBy is immutable"),
+const COVERED: [CoveredRule; 7] = [
+    covered_rule("Approval", "a stored request cannot be removed", "signoff-approvals", "spec.request: Required value"),
+    covered_rule("Approval", "a decision is final", "signoff-approvals", "a decision is final"),
+    covered_rule("Approval", "request is immutable", "signoff-approvals", "spec.request is immutable"),
+    covered_rule(
+        "Approval",
+        "request is immutable, and so is its digest",
+        "signoff-approvals",
+        "spec.request is immutable",
+    ),
+    covered_rule("Approval", "status.outcome is final", "signoff-status", "status.outcome is final"),
+    covered_rule(
+        "Workflow",
+        "metadata.name must have at most 63",
+        "signoff-workflows",
+        "metadata.name must have at most 63",
+    ),
+    covered_rule("Workflow", "requestedBy is immutable", "signoff-workflows", "spec.requestedBy is immutable"),
 ];
 
-const fn held(kind: &'static str, rule: &'static str, policy: &'static str, words: &'static str) -> Held {
-    Held { kind, rule, policy, words }
+const fn covered_rule(
+    kind: &'static str,
+    rule: &'static str,
+    policy: &'static str,
+    words: &'static str,
+) -> CoveredRule {
+    CoveredRule { kind, rule, policy, words }
 }
 
 /// The fields of a Workflow's spec that an update may change.
@@ -66,7 +81,7 @@ pub(super) struct Rule {
 
 /// Returns every rule that the types of a kind declare, in the order of their paths. Rules of the status are omitted,
 /// because only the operator writes it.
-pub(super) fn declared(kind: &str) -> Vec<Rule> {
+pub(super) fn declared_rules(kind: &str) -> Vec<Rule> {
     let mut schema = crds::declared_schema(kind);
     if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         fields.remove("status");
@@ -108,13 +123,14 @@ fn collect(schema: &Value, place: &mut Place, rules: &mut Vec<Rule>) {
 
 impl Rule {
     /// Returns the admission policy that has the rule with a message of its own, or `None`.
-    pub(super) fn covered(&self, kind: &str) -> Option<&'static str> {
-        COVERED.iter().find(|held| held.kind == kind && self.message.contains(held.rule)).map(|held| held.policy)
+    pub(super) fn covering_policy(&self, kind: &str) -> Option<&'static str> {
+        let covering = COVERED.iter().find(|covered| covered.kind == kind && self.message.contains(covered.rule));
+        covering.map(|covered| covered.policy)
     }
 
     /// Returns the expression for the list of paths that violate the rule, of the paths that are evaluated on these
     /// requests. `None` if the rule has no such path.
-    fn broken(&self, kind: &str, on: On) -> Option<String> {
+    fn violations(&self, kind: &str, on: On) -> Option<String> {
         let mut groups: Vec<Group> = Vec::new();
         for place in &self.places {
             let start = Start::new(kind, place);
@@ -134,22 +150,22 @@ impl Rule {
                 }
             }
         }
-        let all: Vec<_> = groups.iter().map(|group| self.of_group(group)).collect();
-        Some(all.join(" +\n      ")).filter(|broken| !broken.is_empty())
+        let all: Vec<_> = groups.iter().map(|group| self.violations_of_group(group)).collect();
+        Some(all.join(" +\n      ")).filter(|violations| !violations.is_empty())
     }
 
-    fn of_group(&self, Group { start, is_named, inner }: &Group) -> String {
+    fn violations_of_group(&self, Group { start, is_named, inner }: &Group) -> String {
         let mut guards = Vec::new();
-        let broken = if *is_named {
+        let violations = if *is_named {
             let list = value_at(&start.root, &start.place, &mut guards);
             let holds: Vec<String> = inner.iter().map(|place| self.holds_for_items(place)).collect();
-            let text = start.written(&[]);
+            let text = start.display_path(&[]);
             format!("{list}.filter(v0, !({})).map(v0, '{text} ' + v0.name)", holds.join(" && "))
         } else {
             let place = inner.first().map_or(&[][..], Vec::as_slice);
-            format!("({} ? [] : ['{}'])", self.holds(&start.root, place, 0), start.written(place))
+            format!("({} ? [] : ['{}'])", self.holds(&start.root, place, 0), start.display_path(place))
         };
-        if guards.is_empty() { broken } else { format!("({} ? {broken} : [])", guards.join(" && ")) }
+        if guards.is_empty() { violations } else { format!("({} ? {violations} : [])", guards.join(" && ")) }
     }
 
     /// Returns the expression for whether the rule holds for the item `v0` of a list that `place` begins with.
@@ -250,7 +266,7 @@ impl Start {
     }
 
     /// Returns the path as users read it: `spec.pattern.graph.nodes`.
-    fn written(&self, below: &[Segment]) -> String {
+    fn display_path(&self, below: &[Segment]) -> String {
         let fields = self.place.iter().chain(below).filter_map(|segment| match segment {
             Segment::Field { name, .. } => Some(name.as_str()),
             Segment::Items { .. } | Segment::Values => None,
@@ -276,7 +292,7 @@ fn value_at(root: &str, place: &[Segment], guards: &mut Vec<String>) -> String {
 
 /// Returns the rules that are generated into the admission policy of a kind: all except those in `COVERED`.
 fn written_rules(kind: &str) -> Vec<Rule> {
-    declared(kind).into_iter().filter(|rule| rule.covered(kind).is_none()).collect()
+    declared_rules(kind).into_iter().filter(|rule| rule.covering_policy(kind).is_none()).collect()
 }
 
 /// Returns the operations on which the rules of a kind are evaluated: also UPDATE if a rule applies to a field that an
@@ -291,14 +307,14 @@ pub(super) fn operations(kind: &str) -> &'static str {
 /// words or an empty text. A request evaluates only the rules that it can break.
 pub(super) fn variables(kind: &str) -> String {
     let (mut text, mut first) = (String::new(), String::new());
-    for (at, rule) in written_rules(kind).iter().enumerate() {
+    for (number, rule) in written_rules(kind).iter().enumerate() {
         let quoted = rule.message.replace('\\', r"\\").replace('\'', r"\'");
         for on in [On::Create, On::Changed] {
-            let Some(broken) = rule.broken(kind, on) else { continue };
+            let Some(violations) = rule.violations(kind, on) else { continue };
             let (name, evaluated) = (on.variable(), on.condition(kind));
-            let _ = write!(text, "  - name: {name}{at}\n    expression: >-\n      {broken}\n");
-            let found = format!("{evaluated}size(variables.{name}{at}) > 0");
-            let _ = writeln!(first, "      {found} ? variables.{name}{at}[0] + ': {quoted}' :");
+            let _ = write!(text, "  - name: {name}{number}\n    expression: >-\n      {violations}\n");
+            let is_violated = format!("{evaluated}size(variables.{name}{number}) > 0");
+            let _ = writeln!(first, "      {is_violated} ? variables.{name}{number}[0] + ': {quoted}' :");
         }
     }
     let _ = write!(text, "  - name: broken\n    expression: >-\n{first}      ''");

@@ -14,7 +14,7 @@ fn messages() -> BTreeMap<String, Vec<String>> {
     let policies = objects(&Identity::default()).unwrap().into_iter().filter_map(|object| match object {
         PolicyObject::Validating(policy) => {
             let spec = policy.spec.unwrap();
-            let message = |one: ValidationRule| one.message.or(one.message_expression);
+            let message = |rule: ValidationRule| rule.message.or(rule.message_expression);
             let messages = spec.validations.unwrap_or_default().into_iter().filter_map(message);
             let variables = spec.variables.unwrap_or_default().into_iter().map(|variable| variable.expression);
             Some((policy.metadata.name.unwrap(), messages.chain(variables).collect()))
@@ -25,23 +25,23 @@ fn messages() -> BTreeMap<String, Vec<String>> {
 }
 
 #[test]
-fn every_rule_of_both_kinds_is_held_by_exactly_one_policy() {
+fn every_declared_rule_is_in_exactly_one_policy() {
     let messages = messages();
     let mut counted = BTreeMap::new();
     for kind in ["Workflow", "Approval"] {
-        for rule in declared(kind) {
+        for rule in declared_rules(kind) {
             let own = if kind == "Workflow" { "signoff-workflows-shape" } else { "signoff-approvals" };
             let quoted = rule.message.replace('\\', r"\\").replace('\'', r"\'");
             let words = format!("[0] + ': {quoted}'");
             let written: usize = messages[own].iter().map(|message| message.matches(&words).count()).sum();
-            match rule.covered(kind) {
+            match rule.covering_policy(kind) {
                 Some(policy) => {
-                    let held =
-                        COVERED.iter().find(|held| held.kind == kind && rule.message.contains(held.rule)).unwrap();
+                    let covers = |known: &&CoveredRule| known.kind == kind && rule.message.contains(known.rule);
+                    let covered_rule = COVERED.iter().find(covers).unwrap();
                     assert!(
-                        messages[policy].iter().any(|message| message.contains(held.words)),
+                        messages[policy].iter().any(|message| message.contains(covered_rule.words)),
                         "{policy}: {}",
-                        held.words
+                        covered_rule.words
                     );
                     *counted.entry((kind, "in other words")).or_insert(0) += 1;
                 }
@@ -51,7 +51,7 @@ fn every_rule_of_both_kinds_is_held_by_exactly_one_policy() {
                         "no policy compares with an older object: {}",
                         rule.source
                     );
-                    let on = [On::Create, On::Changed].map(|on| usize::from(rule.broken(kind, on).is_some()));
+                    let on = [On::Create, On::Changed].map(|on| usize::from(rule.violations(kind, on).is_some()));
                     assert_eq!(written, on.iter().sum::<usize>(), "{own}: {}", rule.message);
                     *counted.entry((kind, "as it is")).or_insert(0) += 1;
                 }
@@ -64,13 +64,13 @@ fn every_rule_of_both_kinds_is_held_by_exactly_one_policy() {
 }
 
 #[test]
-fn whoever_is_said_to_hold_a_rule_holds_one_that_the_types_still_declare() {
-    for held in COVERED {
+fn every_covered_rule_is_still_declared() {
+    for covered_rule in COVERED {
         assert!(
-            declared(held.kind).iter().any(|rule| rule.message.contains(held.rule)),
+            declared_rules(covered_rule.kind).iter().any(|rule| rule.message.contains(covered_rule.rule)),
             "{}: {}",
-            held.kind,
-            held.rule
+            covered_rule.kind,
+            covered_rule.rule
         );
     }
 }
@@ -84,13 +84,13 @@ fn field(name: &str, is_optional: bool) -> Segment {
 }
 
 #[test]
-fn a_rule_below_lists_asks_for_optional_parents_first_and_names_the_item() {
+fn a_rule_below_lists_tests_optional_parents_first_and_names_the_item() {
     let steps = [field("spec", false), field("steps", true), Segment::Items { are_named: true }];
     let approvers = [field("hitl", true), field("approvers", false), Segment::Items { are_named: true }];
     let spans = [field("hitl", true), field("levels", false), Segment::Items { are_named: false }, field("to", true)];
     let places = vec![[&steps[..], &approvers].concat(), [&steps[..], &spans].concat()];
     assert_eq!(
-        rule(places).broken("Workflow", On::Create).unwrap(),
+        rule(places).violations("Workflow", On::Create).unwrap(),
         "(has(object.spec.steps) ? object.spec.steps.filter(v0, \
          !((!has(v0.hitl) || v0.hitl.approvers.all(self, self.ok)) && \
          (!has(v0.hitl) || v0.hitl.levels.all(v1, (!has(v1.to) || [v1.to].all(self, self.ok)))))).map(v0, 'spec.steps ' + v0.name) : [])"
@@ -98,15 +98,16 @@ fn a_rule_below_lists_asks_for_optional_parents_first_and_names_the_item() {
 }
 
 #[test]
-fn a_rule_about_a_mutable_field_holds_for_updates_too_and_others_for_new_objects_only() {
-    let of = |name: &str, on| rule(vec![vec![field("spec", false), field(name, true)]]).broken("Workflow", on);
-    let broken = |name: &str| {
+fn only_a_rule_about_a_mutable_field_is_evaluated_on_updates() {
+    let violations_of =
+        |name: &str, on| rule(vec![vec![field("spec", false), field(name, true)]]).violations("Workflow", on);
+    let violations = |name: &str| {
         format!("((!has(object.spec.{name}) || [object.spec.{name}].all(self, self.ok)) ? [] : ['spec.{name}'])")
     };
-    assert_eq!(of("ttlAfterFinished", On::Changed), Some(broken("ttlAfterFinished")));
-    assert_eq!(of("ttlAfterFinished", On::Create), None);
-    assert_eq!(of("pattern", On::Create), Some(broken("pattern")));
-    assert_eq!(of("pattern", On::Changed), None);
+    assert_eq!(violations_of("ttlAfterFinished", On::Changed), Some(violations("ttlAfterFinished")));
+    assert_eq!(violations_of("ttlAfterFinished", On::Create), None);
+    assert_eq!(violations_of("pattern", On::Create), Some(violations("pattern")));
+    assert_eq!(violations_of("pattern", On::Changed), None);
     assert_eq!(operations("Workflow"), "CREATE");
 }
 
@@ -114,18 +115,18 @@ fn a_rule_about_a_mutable_field_holds_for_updates_too_and_others_for_new_objects
 fn a_rule_about_decisions_holds_for_the_entries_that_changed() {
     let entry = [field("spec", false), field("decisions", true), Segment::Values];
     assert_eq!(
-        rule(vec![entry.to_vec()]).broken("Approval", On::Changed).unwrap(),
+        rule(vec![entry.to_vec()]).violations("Approval", On::Changed).unwrap(),
         "(variables.given.all(self, self.ok) ? [] : ['spec.decisions'])"
     );
     let below: Place = [&entry[..], &[field("escalateTo", true), Segment::Items { are_named: true }]].concat();
     assert_eq!(
-        rule(vec![below]).broken("Approval", On::Changed).unwrap(),
+        rule(vec![below]).violations("Approval", On::Changed).unwrap(),
         "(variables.given.all(v0, (!has(v0.escalateTo) || v0.escalateTo.all(self, self.ok))) ? [] : ['spec.decisions.escalateTo'])"
     );
 }
 
 #[test]
-fn places_are_found_in_a_schema_with_what_can_be_absent() {
+fn collect_finds_each_path_with_its_optional_fields() {
     let ruled = |more: Value| {
         let mut schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": "r", "message": "m"}]});
         schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
