@@ -29,8 +29,8 @@ pub struct HalfRequests {
 }
 
 impl HalfRequests {
-    /// Returns a set without connections to the server at `http://ADDRESS`. The soft limit on open files of this process
-    /// is raised to the hard limit, because each connection is a file.
+    /// Returns a set without connections to the server at `http://ADDRESS`. Raises the soft limit on open files of this
+    /// process to the hard limit, because each connection is a file.
     ///
     /// # Errors
     /// The URL has another form, or the limit cannot be raised.

@@ -145,7 +145,7 @@ pub(super) async fn measure(options: &Crd) -> Result<Measured> {
         measured.locks = Some(locks::measure(&harness, &sample, writes).await?);
     }
     if has(Part::Writes) {
-        without_schemas(&harness, &path).await?;
+        remove_schemas(&harness, &path).await?;
         say::step("writing without policies and schemas");
         measured.rows.push(shape.row("no policy, no schema").await?);
     }
@@ -167,7 +167,7 @@ impl Shape<'_> {
             Some(agent) => Some(agent.cost(self.harness, self.writes / WRITES_FOR_A_RUN).await?),
             None => None,
         };
-        let heap = reading(self.harness).await?.sum("go_memstats_heap_inuse_bytes", &[]) / 1024.0 / 1024.0;
+        let heap = read_counters(self.harness).await?.sum("go_memstats_heap_inuse_bytes", &[]) / 1024.0 / 1024.0;
         Ok(Row { shape: shape.to_owned(), costs, turn, heap })
     }
 }
@@ -182,20 +182,20 @@ async fn costs(harness: &Harness, sample: &Sample, count: usize) -> Result<[Cost
 
     let bodies = bodies_of_workflows(sample, count)?;
     let (create_workflow, created) =
-        meter.of(count, async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await).await?;
+        meter.measure(count, async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await).await?;
     let puts = ceiling::statuses(&created, &workflows, &sample.waiting)?;
     let (open, opened) =
-        meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+        meter.measure(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
     let [create_approval, vote, decide] = of_approvals(&meter, sample, &namespace, &created).await?;
     let puts = ceiling::statuses(&opened, &workflows, &sample.workflow["status"])?;
     let (finish, _) =
-        meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+        meter.measure(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
     // An Event allocates so little that many are needed to tell it from the API server's own work.
     let many = count * EVENTS;
     let bodies = ceiling::bodies(many, |index| Ok(sample.event(&sample::name(index))))?;
-    let (event, _) = meter.of(many, async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
+    let (event, _) = meter.measure(many, async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
 
     Ok([create_workflow, open, create_approval, vote, decide, finish, event])
 }
@@ -207,14 +207,14 @@ async fn of_approvals(meter: &Meter<'_>, sample: &Sample, namespace: &str, workf
     let approvals = sample::path(namespace, "approvals");
     let bodies = ceiling::bodies(count, |index| sample.approval(&workflows[index]))?;
     let (create, asked) =
-        meter.of(count, async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
+        meter.measure(count, async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
     let vote = serde_json::to_vec(&sample::decision(approver_user()?))?;
     let paths = ceiling::names(&asked, &approvals)?;
     let (vote, voted) =
-        meter.of(count, async |index| crowd::patch(&harness.approver, &paths[index], vote.clone()).await).await?;
+        meter.measure(count, async |index| crowd::patch(&harness.approver, &paths[index], vote.clone()).await).await?;
     let puts = ceiling::statuses(&voted, &approvals, &sample.approval["status"])?;
     let (decide, _) =
-        meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+        meter.measure(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
     Ok([create, vote, decide])
 }
 
@@ -237,19 +237,19 @@ struct Meter<'a> {
 
 impl<'a> Meter<'a> {
     async fn calibrate(harness: &'a Harness) -> Result<Self> {
-        let first = allocated(&reading(harness).await?);
-        let second = allocated(&reading(harness).await?);
+        let first = allocated(&read_counters(harness).await?);
+        let second = allocated(&read_counters(harness).await?);
         Ok(Self { harness, reading: second - first })
     }
 
-    /// Sends the writes one after the other. Returns the average cost of one, and the answers in order.
-    async fn of(&self, count: usize, write: impl AsyncFn(usize) -> Result<String>) -> Result<(Cost, Vec<String>)> {
-        let before = reading(self.harness).await?;
+    /// Sends the writes one after the other. Returns the average cost of a write, and the answers in order.
+    async fn measure(&self, count: usize, write: impl AsyncFn(usize) -> Result<String>) -> Result<(Cost, Vec<String>)> {
+        let before = read_counters(self.harness).await?;
         let mut answers = Vec::with_capacity(count);
         for index in 0..count {
             answers.push(write(index).await?);
         }
-        let after = reading(self.harness).await?;
+        let after = read_counters(self.harness).await?;
         let bytes = allocated(&after) - allocated(&before) - self.reading;
         let cpu = cpu_seconds(&after) - cpu_seconds(&before);
         let count = count as f64;
@@ -257,7 +257,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-async fn reading(harness: &Harness) -> Result<Counters> {
+async fn read_counters(harness: &Harness) -> Result<Counters> {
     Ok(Counters::parse(&crowd::get(&harness.admin, "/metrics").await.context("the API server's /metrics")?))
 }
 
@@ -269,12 +269,13 @@ fn cpu_seconds(counters: &Counters) -> f64 {
     counters.sum("process_cpu_seconds_total", &[])
 }
 
-/// Gives both kinds a schema with nothing but the fields that CRDs need, and waits until the API server applies it.
-async fn without_schemas(harness: &Harness, approvals: &str) -> Result<()> {
+/// Replaces the schemas of both kinds by a schema with only the fields that CRDs need, and waits until the API server
+/// applies the new schema.
+async fn remove_schemas(harness: &Harness, approvals: &str) -> Result<()> {
     let crds: Api<CustomResourceDefinition> = Api::all(harness.admin.clone());
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let mut status = anything.clone();
-    // The printer columns and selectable fields of both kinds name it.
+    // The printer columns and selectable fields of both kinds name `status.phase`.
     status["properties"] = json!({"phase": {"type": "string"}});
     let schema = json!({"type": "object", "properties": {"spec": anything, "status": status}});
     for name in ["workflows.signoff.dev", "approvals.signoff.dev"] {
@@ -285,7 +286,7 @@ async fn without_schemas(harness: &Harness, approvals: &str) -> Result<()> {
     let nonsense = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "nonsense"}, "spec": {"anything": true}});
     let (path, body) = (format!("{approvals}?dryRun=All"), serde_json::to_vec(&nonsense)?);
     let deadline = Instant::now() + TIMEOUT;
-    // No event tells which schema an API server applies, so it is asked until the request passes.
+    // No event tells which schema an API server applies, so the request is repeated until it passes.
     while let Err(error) = crowd::post(&harness.admin, &path, body.clone()).await {
         if Instant::now() > deadline {
             bail!("the schemas are still in force {TIMEOUT:?} after they were replaced: {error:#}");

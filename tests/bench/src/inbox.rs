@@ -128,7 +128,7 @@ async fn measure(options: &Inbox, operator: PathBuf, page: PathBuf) -> Result<Me
     };
     let web = WebProcess::start(&harness.cluster, web).await?;
     let votes = options.votes as usize;
-    let opened = Opened::all(&harness, &operator, options.approvals as usize + votes).await?;
+    let opened = Opened::open(&harness, &operator, options.approvals as usize + votes).await?;
     say::step("letting readers in");
     let pages = usize::from(options.pages);
     let readers = Readers::prepare(&harness, &opened.namespace, FIRST_LIVE + pages).await?;
@@ -192,7 +192,7 @@ impl Bench {
         let before = self.reading()?;
         let voting = async {
             let (mut shown, mut watched) = (Vec::new(), Vec::new());
-            for name in self.opened.in_turns().take(count) {
+            for name in self.opened.names_in_turns().take(count) {
                 tokio::time::sleep(PAUSE).await;
                 let path = format!("{approvals}/{name}");
                 let left = all - shown.len() - 1;
@@ -217,7 +217,7 @@ impl Bench {
             }
             Ok((shown, watched))
         };
-        let watching = self.opened.decided(&self.harness, count, sender);
+        let watching = self.opened.watch_decisions(&self.harness, count, sender);
         let ((), (shown, watched)) = try_join(watching, voting).await?;
         Ok(Votes { shown, watched, others: self.others(&before)? })
     }

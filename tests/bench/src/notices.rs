@@ -23,7 +23,7 @@ use signoff_tests::say;
 
 use self::receiver::Receiver;
 use super::counters::Counters;
-use super::gates::{bounded, ends, warm_up, watch_ends};
+use super::gates::{with_time_limit, wait_for_ends, warm_up, watch_ends};
 use super::goal::{Figure, Goal, figures, render_table};
 use super::harness::{self, Harness, approver_user};
 use super::processors::{OPERATOR, Reading, Used};
@@ -120,7 +120,7 @@ impl Load {
         decide(harness, &operator, &namespace, clients, &names).await?;
         if let Some(receiver) = receiver {
             let all = receiver.until(count * NOTICES);
-            bounded(TIMEOUT, &operator, "not all notices arrived", all).await?;
+            with_time_limit(TIMEOUT, &operator, "not all notices arrived", all).await?;
         }
         let (_, after) = Counters::read_at_rest_with(&operator, || Reading::take(harness, Some(&operator))).await?;
         let (used, peak_mib) = (after.since(&before), process::usage(operator.pid())?.peak_mib);
@@ -155,7 +155,7 @@ async fn open(
         let body = serde_json::to_vec(&sample::workflow(&sample::name(index), approver))?;
         crowd::post(&harness.requester, &workflows, body).await.map(drop)
     });
-    bounded(patience(count), operator, "not all gates were open", try_join(watching, applying)).await?;
+    with_time_limit(time_limit(count), operator, "not all gates were open", try_join(watching, applying)).await?;
     Ok(asked)
 }
 
@@ -174,11 +174,11 @@ async fn decide(
         let path = format!("{collection}/{}", approvals[index]);
         crowd::patch(&harness.approver, &path, body.clone()).await.map(drop)
     });
-    let acting = try_join(ends(watch, approvals.len()), voting);
-    bounded(patience(approvals.len()), operator, "not all runs have ended", acting).await.map(drop)
+    let acting = try_join(wait_for_ends(watch, approvals.len()), voting);
+    with_time_limit(time_limit(approvals.len()), operator, "not all runs have ended", acting).await.map(drop)
 }
 
-fn patience(count: usize) -> Duration {
+fn time_limit(count: usize) -> Duration {
     Duration::from_secs(60) + Duration::from_millis(100) * u32::try_from(count).unwrap_or(u32::MAX)
 }
 

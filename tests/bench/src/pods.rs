@@ -94,14 +94,15 @@ pub(super) fn run(pods: &Pods) -> Result<ExitCode> {
 async fn measure(pods: &Pods, program: &Path) -> Result<Measured> {
     let clients = pods.clients.map_or_else(|| vec![1, 4], |clients| vec![clients]);
     let each = (pods.workflows as usize).div_ceil(ROUNDS);
-    let levels = timed(program, &clients, each).await?;
+    let levels = measure_levels(program, &clients, each).await?;
     // Auditing costs the API server time, so requests are counted on a control plane of its own.
     say::step("counting every request of the operator on a second, audited control plane");
-    let (with, without) = counted(program).await?;
+    let (with, without) = count_requests(program).await?;
     Ok(Measured { levels, with, without, counted: COUNTED })
 }
 
-async fn timed(program: &Path, clients: &[u16], each: usize) -> Result<Vec<Level>> {
+/// Measures runs with a Pod and bare Pods, at each number of clients.
+async fn measure_levels(program: &Path, clients: &[u16], count: usize) -> Result<Vec<Level>> {
     say::step("starting a control plane and a node, and installing the chart");
     let node = Node::start().await?;
     let harness = Harness::on(node.cluster().clone(), program).await?;
@@ -111,17 +112,17 @@ async fn timed(program: &Path, clients: &[u16], each: usize) -> Result<Vec<Level
     for clients in clients.iter().copied().map(usize::from) {
         let mut level =
             Level { clients, ours: Times::default(), bare: Times::default(), cpu: Duration::ZERO, busy: 0.0 };
-        let (began, machine) = (Instant::now(), process::machine()?);
+        let (start, machine) = (Instant::now(), process::machine()?);
         for round in 1..=ROUNDS {
-            say::step(&format!("clients: {clients}, round {round} of {ROUNDS}: {each} bare Pods, then {each} runs"));
-            run::bare(&harness, clients, each, &sample, &mut level.bare).await?;
+            say::step(&format!("clients: {clients}, round {round} of {ROUNDS}: {count} bare Pods, then {count} runs"));
+            run::measure_bare_pods(&harness, clients, count, &sample, &mut level.bare).await?;
             let before = process::cpu(operator.pid())?;
-            let run = Run { harness: &harness, operator: &operator, clients, count: each, with_pod: true };
+            let run = Run { harness: &harness, operator: &operator, clients, count, with_pod: true };
             run.run_to_end(&mut level.ours).await?;
             level.cpu += process::cpu(operator.pid())?.saturating_sub(before);
         }
-        level.cpu /= u32::try_from(each * ROUNDS)?;
-        level.busy = (process::machine()? - machine).as_secs_f64() / began.elapsed().as_secs_f64();
+        level.cpu /= u32::try_from(count * ROUNDS)?;
+        level.busy = (process::machine()? - machine).as_secs_f64() / start.elapsed().as_secs_f64();
         levels.push(level);
     }
     operator.stop().await?;
@@ -129,18 +130,18 @@ async fn timed(program: &Path, clients: &[u16], each: usize) -> Result<Vec<Level
 }
 
 /// Counts the requests of runs with a Pod, and of runs without.
-async fn counted(program: &Path) -> Result<(Tally, Tally)> {
+async fn count_requests(program: &Path) -> Result<(Tally, Tally)> {
     let audit = Audit::prepare()?;
     let node = Node::start_with(audit.options()).await?;
     let harness = Harness::on(node.cluster().clone(), program).await?;
     let operator = harness.operator().await?;
     let count = async |with_pod| {
         Counters::read_at_rest(&operator).await?;
-        let place = audit.here()?;
+        let start = audit.here()?;
         let run = Run { harness: &harness, operator: &operator, clients: CLIENTS, count: COUNTED, with_pod };
         run.run_to_end(&mut Times::default()).await?;
         Counters::read_at_rest(&operator).await?;
-        audit.since(place)
+        audit.since(start)
     };
     let (with, without) = (count(true).await?, count(false).await?);
     operator.stop().await?;

@@ -9,7 +9,7 @@ use signoff_tests::mcp::McpVersion;
 
 use super::Load;
 use crate::counters::Counters;
-use crate::gates::{bounded, ends, watch_ends};
+use crate::gates::{with_time_limit, wait_for_ends, watch_ends};
 use crate::harness::Harness;
 use crate::processors::{API_SERVER, OPERATOR, Reading, Used};
 use crate::server::{SERVER, Server, TOOL};
@@ -58,9 +58,9 @@ impl Run {
             let body = serde_json::to_vec(&workflow)?;
             crowd::post(&harness.requester, &workflows, body).await.map(drop)
         });
-        let patience = Duration::from_secs(60) + Duration::from_millis(200) * u32::try_from(load.turns())?;
-        let acting = try_join(ends(watch, load.agents), applying);
-        let (ended, _) = bounded(patience, &operator, "not all agents have answered", acting).await?;
+        let limit = Duration::from_secs(60) + Duration::from_millis(200) * u32::try_from(load.turns())?;
+        let acting = try_join(wait_for_ends(watch, load.agents), applying);
+        let (ended, _) = with_time_limit(limit, &operator, "not all agents have answered", acting).await?;
         let took = ended.values().max().copied().unwrap_or(began) - began;
         let (rest, after) = Counters::read_at_rest_with(&operator, || Reading::take(harness, Some(&operator))).await?;
         let requests = rest.requests() - idle;
@@ -138,7 +138,7 @@ mod tests {
                 call_server(&mut object, &server, version);
             }
             object["metadata"]["uid"] = json!("u");
-            // Admission sets it.
+            // Admission sets the requester.
             object["spec"]["requestedBy"] = json!("dana");
             let workflow: signoff_api::Workflow = serde_json::from_value(object).unwrap();
             let policies = std::sync::Arc::default();

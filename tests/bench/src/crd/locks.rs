@@ -26,8 +26,8 @@ const WRITES: [&str; 3] = ["create", "vote", "status"];
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// The pause between two readings of the bytes that an API server allocates by itself.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The most KiB that an API server at rest allocates in [`POLL_INTERVAL`], three times in a row. A change of a CRD makes
-/// it build the documents of its API again.
+/// The most KiB that an API server at rest allocates in [`POLL_INTERVAL`], three times in a row. After a change of a
+/// CRD, the API server builds the documents of its API again.
 const REST: f64 = 4096.0;
 
 /// A rule of the CRD of Approvals, by the field that it locks.
@@ -110,7 +110,7 @@ async fn install(
     let digest = format!("sha256:{}", "f".repeat(64));
     let digest = serde_json::to_vec(&json!({"spec": {"request": {"digest": digest}}}))?;
     let deadline = Instant::now() + TIMEOUT;
-    // No event tells which schema an API server applies, so it is asked until the answers fit.
+    // No event tells which schema an API server applies, so the requests are repeated until the answers fit.
     for (lock, path, body) in [(Lock::Outcome, format!("{path}/status"), outcome), (Lock::Digest, path, digest)] {
         let path = format!("{path}?dryRun=All");
         loop {
@@ -129,11 +129,11 @@ async fn install(
 async fn at_rest(harness: &Harness) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     let mut ticks = tokio::time::interval(POLL_INTERVAL);
-    let mut last = super::allocated(&super::reading(harness).await?);
+    let mut last = super::allocated(&super::read_counters(harness).await?);
     let mut quiet = 0;
     while quiet < 3 {
         ticks.tick().await;
-        let now = super::allocated(&super::reading(harness).await?);
+        let now = super::allocated(&super::read_counters(harness).await?);
         quiet = if (now - last) / 1024.0 < REST { quiet + 1 } else { 0 };
         if Instant::now() > deadline {
             bail!("the API server is not at rest: it allocated {:.0} KiB in {POLL_INTERVAL:?}", (now - last) / 1024.0);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use signoff_tests::say;
 
-use super::{Row, Shape, costs, reading};
+use super::{Row, Shape, costs, read_counters};
 use crate::bindings;
 use crate::counters::Counters;
 
@@ -29,7 +29,8 @@ pub(super) async fn measure(shape: &Shape<'_>) -> Result<Vec<Row>> {
         say::step(&format!("writing without the policy {policy}"));
         bindings::remove(&shape.harness.cluster, policy).await?;
         let deadline = Instant::now() + TIMEOUT;
-        // No event tells which policies an API server applies, so it gets writes until it no longer evaluates this one.
+        // No event tells which policies an API server applies, so writes are sent until this policy is no longer
+        // evaluated.
         while evaluated(shape, policy, async || costs(shape.harness, shape.sample, 1).await.map(drop)).await?.1 > 0.0 {
             ensure!(Instant::now() < deadline, "{policy} is still evaluated {TIMEOUT:?} after its binding was removed");
         }
@@ -41,11 +42,11 @@ pub(super) async fn measure(shape: &Shape<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the result of some writes, and how often a policy was evaluated during them.
+/// Returns the result of some writes, and the number of evaluations of a policy during the writes.
 async fn evaluated<T>(shape: &Shape<'_>, policy: &str, writes: impl AsyncFnOnce() -> Result<T>) -> Result<(T, f64)> {
-    let before = checks(&reading(shape.harness).await?, policy);
+    let before = checks(&read_counters(shape.harness).await?, policy);
     let result = writes().await?;
-    Ok((result, checks(&reading(shape.harness).await?, policy) - before))
+    Ok((result, checks(&read_counters(shape.harness).await?, policy) - before))
 }
 
 /// Returns how often a policy was evaluated until now.

@@ -64,7 +64,7 @@ impl AgentRun {
         }
         let meter = Meter::calibrate(harness).await?;
         let (run, _) = meter
-            .of(copies, async |index| {
+            .measure(copies, async |index| {
                 let (workflows, answer) = &created[index];
                 for blob in &self.blobs {
                     let body = serde_json::to_vec(&copy(blob, answer)?)?;

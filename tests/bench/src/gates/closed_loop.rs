@@ -87,7 +87,7 @@ pub(super) async fn decide(
     }
     let watch = runs::watch_ends(harness, namespace).await?;
     let began = Instant::now();
-    let watching = runs::each_end(watch, gates.len(), |workflow, at| {
+    let watching = runs::for_each_end(watch, gates.len(), |workflow, at| {
         if let Some(sender) = senders.remove(workflow) {
             // A client that gave up has returned its own error.
             let _ = sender.send(at);
@@ -105,7 +105,7 @@ pub(super) async fn decide(
         let seen = receiver.await.context("the watch of Workflows ended")?;
         Ok((seen.saturating_duration_since(sent), seen.saturating_duration_since(answered)))
     });
-    let ((), times) = runs::within(gates.len(), operator, "closed", try_join(watching, deciding)).await?;
+    let ((), times) = runs::with_limit_for_gates(gates.len(), operator, "closed", try_join(watching, deciding)).await?;
     let took = began.elapsed();
     let (from_sent, from_answer) = times.into_iter().unzip();
     Ok(Latencies { took, from_sent, from_answer })

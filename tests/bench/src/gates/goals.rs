@@ -13,7 +13,7 @@ pub(super) fn goals(measured: &Measured) -> Vec<Goal> {
             "api_cpu_workflow_in_events",
             "API server CPU a Workflow, in Events",
             40.0,
-            worst(measured.open.iter().map(|run| Figure::new(run.api_server_in_events(), run.others))),
+            find_worst(measured.open.iter().map(|run| Figure::new(run.api_server_in_events(), run.others))),
         ),
         Goal::at_least(
             "open_16_deciding_of_ceiling",
@@ -31,21 +31,21 @@ pub(super) fn goals(measured: &Measured) -> Vec<Goal> {
             "operator_cpu_ms",
             "operator CPU a Workflow, ms",
             4.0,
-            worst(measured.open.iter().map(|run| Figure::new(run.operator_ms(), run.others))),
+            find_worst(measured.open.iter().map(|run| Figure::new(run.operator_ms(), run.others))),
         ),
-        Goal::at_most("state_writes", "state writes a Workflow", 4.0, counted(measured, Sort::State, |_| true)),
-        Goal::at_most("events", "Events a Workflow", 3.0, counted(measured, Sort::Event, |_| true)),
+        Goal::at_most("state_writes", "state writes a Workflow", 4.0, most_requests(measured, Sort::State, |_| true)),
+        Goal::at_most("events", "Events a Workflow", 3.0, most_requests(measured, Sort::Event, |_| true)),
         Goal::at_most(
             "reads_1",
             "reads a decision, 1 client",
             6.0,
-            counted(measured, Sort::Read, |run| run.clients == 1),
+            most_requests(measured, Sort::Read, |run| run.clients == 1),
         ),
         Goal::at_most(
             "reads_16",
             "reads a decision, 16 clients, open",
             1.0,
-            counted(measured, Sort::Read, |run| run.clients == 16 && run.loop_ == Loop::Open),
+            most_requests(measured, Sort::Read, |run| run.clients == 16 && run.loop_ == Loop::Open),
         ),
     ];
     goals.extend(further(measured));
@@ -59,7 +59,7 @@ fn further(measured: &Measured) -> Vec<Goal> {
         let figure = pending(count).map(|pending| Figure::new(pending.held_mib(), pending.others));
         Goal::further(format!("{} gates open, MiB", whole(count as f64)), most, figure)
     });
-    let idle = worst(measured.pending.iter().map(|held| Figure::new(held.idle_requests_per_min(), held.others)));
+    let idle = find_worst(measured.pending.iter().map(|held| Figure::new(held.idle_requests_per_min(), held.others)));
     let caught_up = pending(5_000).map(|held| Figure::new(held.caught_up.as_secs_f64(), held.others));
     let long = measured.long.as_ref().filter(|long| long.looped.a_run == 1_000);
     let looped =
@@ -76,7 +76,8 @@ fn further(measured: &Measured) -> Vec<Goal> {
         .collect()
 }
 
-fn worst(figures: impl Iterator<Item = Figure>) -> Option<Figure> {
+/// Returns the worst figure, or `None` without figures.
+fn find_worst(figures: impl Iterator<Item = Figure>) -> Option<Figure> {
     figures.reduce(Figure::worse)
 }
 
@@ -92,8 +93,8 @@ fn share(
     Some(Figure::new(f64::midpoint(one, two), run.others.max(before.others).max(after.others)))
 }
 
-/// Returns the most requests of one sort a Workflow in the audit log, among the runs that match.
-fn counted(measured: &Measured, sort: Sort, is_asked_for: fn(&CountedRun) -> bool) -> Option<Figure> {
-    let runs = measured.counted.iter().filter(|run| is_asked_for(run));
-    worst(runs.map(|run| Figure { value: run.a_workflow(sort), others: run.others, is_counted_alike: run.agrees() }))
+/// Returns the largest number of requests of one sort for a Workflow in the audit log, among the selected runs.
+fn most_requests(measured: &Measured, sort: Sort, is_selected: fn(&CountedRun) -> bool) -> Option<Figure> {
+    let runs = measured.counted.iter().filter(|run| is_selected(run));
+    find_worst(runs.map(|run| Figure { value: run.a_workflow(sort), others: run.others, is_counted_alike: run.is_counted_alike() }))
 }

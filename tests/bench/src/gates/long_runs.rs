@@ -104,14 +104,14 @@ async fn measure(
     let idle = Counters::read_at_rest(operator).await?.requests();
     let before = Reading::take(harness, Some(operator))?;
     let began = Instant::now();
-    let patience = Duration::from_secs(60) + Duration::from_secs(1) * u32::try_from(steps)?;
+    let limit = Duration::from_secs(60) + Duration::from_secs(1) * u32::try_from(steps)?;
     for index in 0..count {
         let name = sample::name(index);
         let body = serde_json::to_vec(&workflow(&name, shape.spec(&service.url(), steps)))?;
         crowd::post(&harness.requester, &workflows, body).await?;
         let watch = runs::watch_ends(harness, &namespace).await?;
-        let ending = runs::ends(watch, index + 1);
-        runs::bounded(patience, operator, &format!("the run {name} of {steps} steps has not ended"), ending).await?;
+        let ending = runs::wait_for_ends(watch, index + 1);
+        runs::with_time_limit(limit, operator, &format!("the run {name} of {steps} steps has not ended"), ending).await?;
     }
     let took = began.elapsed();
     let (rest, after) = Counters::read_at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;
@@ -225,7 +225,7 @@ mod tests {
     fn the_long_loop_is_one_that_can_be_planned() {
         let mut object = workflow("w", Shape::Loop.spec("http://x/", 1000));
         object["metadata"]["uid"] = json!("u");
-        // Admission sets it.
+        // Admission sets the requester.
         object["spec"]["requestedBy"] = json!("dana");
         let workflow: signoff_api::Workflow = serde_json::from_value(object).unwrap();
         let policies = std::sync::Arc::default();

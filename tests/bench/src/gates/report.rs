@@ -49,7 +49,7 @@ impl Measured {
             "ceiling": self.ceiling.as_ref().map(|[before, after]| json!({"before": ceiling(before), "after": ceiling(after)})),
             "open_loop": self.open.iter().map(|run| self.open_loop(run)).collect::<Vec<_>>(),
             "closed_loop": self.closed.iter().map(closed_loop).collect::<Vec<_>>(),
-            "requests": self.counted.iter().map(counted).collect::<Vec<_>>(),
+            "requests": self.counted.iter().map(counted_to_json).collect::<Vec<_>>(),
             "pending": self.pending.iter().map(pending).collect::<Vec<_>>(),
             "long_runs": self.long.as_ref().map(|long| json!({
                 "short": steps(&long.short), "loop": steps(&long.looped), "ratio_of_the_loop": long.ratio_of_the_loop(),
@@ -112,8 +112,8 @@ fn closed_loop(run: &ClosedLoop) -> Value {
     })
 }
 
-fn counted(run: &CountedRun) -> Value {
-    let [audited, own] = run.both();
+fn counted_to_json(run: &CountedRun) -> Value {
+    let [audited, own] = run.audited_and_own();
     json!({
         "clients": run.clients,
         "loop": match run.loop_ { Loop::Open => "open", Loop::Closed => "closed" },

@@ -72,14 +72,14 @@ impl CountedRun {
     }
 
     /// Returns state writes, Events and reads: in the audit log, then in the operator's own counters.
-    pub(super) fn both(&self) -> [[f64; 3]; 2] {
+    pub(super) fn audited_and_own(&self) -> [[f64; 3]; 2] {
         let audited = [Sort::State, Sort::Event, Sort::Read].map(|sort| audit::count(&self.audited, sort) as f64);
         [audited, [self.own.state_writes(), self.own.events + self.own.events_failed, self.own.reads]]
     }
 
     /// Returns whether the operator counted the same requests as the API server.
-    pub(super) fn agrees(&self) -> bool {
-        let [audited, own] = self.both();
+    pub(super) fn is_counted_alike(&self) -> bool {
+        let [audited, own] = self.audited_and_own();
         audited == own
     }
 }

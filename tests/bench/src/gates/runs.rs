@@ -75,7 +75,7 @@ pub(super) async fn open(
     let applying = crowd::each(clients, count, async |index| {
         crowd::post(&harness.requester, &workflows, bodies[index].clone()).await.map(drop)
     });
-    within(count, operator, "open", try_join(watching, applying)).await?;
+    with_limit_for_gates(count, operator, "open", try_join(watching, applying)).await?;
     let gates = seen.into_iter().map(|(workflow, approval)| Gate { workflow, approval }).collect();
     Ok((gates, last - began))
 }
@@ -91,8 +91,8 @@ pub(super) async fn decide(
 ) -> Result<Duration> {
     let watch = watch_ends(harness, namespace).await?;
     let began = Instant::now();
-    let acting = try_join(ends(watch, gates.len()), approve(harness, namespace, clients, gates));
-    let (ended, ()) = within(gates.len(), operator, "close", acting).await?;
+    let acting = try_join(wait_for_ends(watch, gates.len()), approve(harness, namespace, clients, gates));
+    let (ended, ()) = with_limit_for_gates(gates.len(), operator, "close", acting).await?;
     let last = ended.values().max().copied().unwrap_or(began);
     Ok(last - began)
 }
@@ -129,19 +129,19 @@ pub(crate) async fn watch_ends(harness: &Harness, namespace: &str) -> Result<Wat
     Watch::open(&harness.admin, &sample::path(namespace, "workflows"), ENDED).await
 }
 
-/// Waits until `count` Workflows have succeeded; returns the arrival of each watch event, by name.
-pub(crate) async fn ends(watch: Watch, count: usize) -> Result<BTreeMap<String, Instant>> {
+/// Waits until `count` Workflows have succeeded. Returns the arrival of the watch event of each, by its name.
+pub(crate) async fn wait_for_ends(watch: Watch, count: usize) -> Result<BTreeMap<String, Instant>> {
     let mut ended = BTreeMap::new();
-    each_end(watch, count, |name, at| {
+    for_each_end(watch, count, |name, at| {
         ended.insert(name.to_owned(), at);
     })
     .await?;
     Ok(ended)
 }
 
-/// Waits until `count` Workflows have succeeded, and reports each once, with the arrival of its watch event. A Workflow
-/// that ended otherwise is an error.
-pub(crate) async fn each_end(watch: Watch, count: usize, mut succeeded: impl FnMut(&str, Instant)) -> Result<()> {
+/// Waits until `count` Workflows have succeeded, and reports each Workflow once, with the arrival of its watch event.
+/// Fails when a Workflow ends in another phase.
+pub(crate) async fn for_each_end(watch: Watch, count: usize, mut succeeded: impl FnMut(&str, Instant)) -> Result<()> {
     let mut known = BTreeSet::new();
     watch
         .until(|seen| {
@@ -152,7 +152,7 @@ pub(crate) async fn each_end(watch: Watch, count: usize, mut succeeded: impl FnM
                 status.phase,
                 status.message.unwrap_or_default()
             );
-            // The first event counts: later changes are no longer the run's.
+            // Only the first event counts: later events are changes after the end of the run.
             if known.insert(name.clone()) {
                 succeeded(&name, seen.at);
             }
@@ -161,26 +161,26 @@ pub(crate) async fn each_end(watch: Watch, count: usize, mut succeeded: impl FnM
         .await
 }
 
-/// Limits the time of a phase to a minute and a tenth of a second a Workflow.
-pub(super) async fn within<T>(
+/// Limits the time of a phase to a minute and a tenth of a second for each Workflow.
+pub(super) async fn with_limit_for_gates<T>(
     count: usize,
     operator: &OperatorProcess,
     what: &str,
     phase: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let patience = Duration::from_secs(60) + Duration::from_millis(100) * u32::try_from(count).unwrap_or(u32::MAX);
-    bounded(patience, operator, &format!("not all of {count} gates were {what}"), phase).await
+    let limit = Duration::from_secs(60) + Duration::from_millis(100) * u32::try_from(count).unwrap_or(u32::MAX);
+    with_time_limit(limit, operator, &format!("not all of {count} gates were {what}"), phase).await
 }
 
-/// Limits the time of a phase of an operator; `otherwise` is the error of a timeout.
-pub(crate) async fn bounded<T>(
-    patience: Duration,
+/// Limits the time of a phase of an operator. `error` is the beginning of the message at the limit.
+pub(crate) async fn with_time_limit<T>(
+    limit: Duration,
     operator: &OperatorProcess,
-    otherwise: &str,
+    error: &str,
     phase: impl Future<Output = Result<T>>,
 ) -> Result<T> {
-    let Ok(done) = tokio::time::timeout(patience, phase).await else {
-        bail!("{otherwise} after {patience:?}; the operator's log ends:\n{}", tail(operator.log()));
+    let Ok(done) = tokio::time::timeout(limit, phase).await else {
+        bail!("{error} after {limit:?}; the operator's log ends:\n{}", tail(operator.log()));
     };
     done.with_context(|| format!("the operator's log ends:\n{}", tail(operator.log())))
 }

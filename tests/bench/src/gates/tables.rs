@@ -169,7 +169,7 @@ fn requests(runs: &[CountedRun]) -> String {
     for (name, sort) in [("all state writes", Sort::State), ("all Events", Sort::Event), ("all reads", Sort::Read)] {
         rows.push((name, of(&|run| hundredths(run.a_workflow(sort)))));
     }
-    rows.push(("the operator counts the same", of(&|run| if run.agrees() { "yes" } else { "NO" }.to_owned())));
+    rows.push(("the operator counts the same", of(&|run| if run.is_counted_alike() { "yes" } else { "NO" }.to_owned())));
     rows.push(("processors used by others", of(&|run| hundredths(run.others))));
     let workflows = runs.first().map_or(0, |run| run.workflows);
     let mut head = vec![format!("Requests a Workflow, of {workflows}")];
@@ -177,8 +177,8 @@ fn requests(runs: &[CountedRun]) -> String {
         let loop_ = if run.loop_ == Loop::Open { "open" } else { "closed" };
         format!("{}, {loop_}", run.clients)
     }));
-    let different = runs.iter().filter(|run| !run.agrees()).map(|run| {
-        let [audited, own] = run.both();
+    let different = runs.iter().filter(|run| !run.is_counted_alike()).map(|run| {
+        let [audited, own] = run.audited_and_own();
         format!(
             "\n{}: state writes, Events, reads by the audit log {audited:?},\n  by the operator {own:?}.",
             clients(run.clients)

@@ -16,9 +16,9 @@ use crate::harness::{Harness, approver_user};
 use crate::watch::Watch;
 use crate::{crowd, gates, sample};
 
-/// Gates of one run.
+/// The number of gates of one run.
 const GATES: usize = 40;
-/// The field selector of decided Approvals, whose phase is another one.
+/// The field selector of decided Approvals, whose phase is no longer `Pending`.
 const DECIDED: &str = "status.phase!%3DPending";
 
 /// Open Approvals of one namespace.
@@ -31,7 +31,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Opens `count` gates, rounded up to whole runs.
-    pub(super) async fn all(harness: &Harness, operator: &OperatorProcess, count: usize) -> Result<Self> {
+    pub(super) async fn open(harness: &Harness, operator: &OperatorProcess, count: usize) -> Result<Self> {
         let runs = count.div_ceil(GATES);
         let count = runs * GATES;
         say::step(&format!("opening {count} gates of {runs} runs"));
@@ -52,9 +52,9 @@ impl Opened {
         let applying = crowd::each(4, runs, async |index| {
             crowd::post(&harness.requester, &collection, bodies[index].clone()).await.map(drop)
         });
-        let patience = Duration::from_secs(120) + Duration::from_millis(200) * u32::try_from(count).unwrap_or(u32::MAX);
-        gates::bounded(
-            patience,
+        let limit = Duration::from_secs(120) + Duration::from_millis(200) * u32::try_from(count).unwrap_or(u32::MAX);
+        gates::with_time_limit(
+            limit,
             operator,
             &format!("not all of {count} gates were open"),
             try_join(watching, applying),
@@ -68,12 +68,13 @@ impl Opened {
     }
 
     /// Returns the first Approval of each run, then the second of each run, and so on.
-    pub(super) fn in_turns(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn names_in_turns(&self) -> impl Iterator<Item = &String> {
         (0..GATES).flat_map(|turn| self.runs.values().filter_map(move |names| names.get(turn)))
     }
 
-    /// Watches as the administrator until `count` are decided; sends the name of each and its arrival, once.
-    pub(super) async fn decided(
+    /// Watches as the administrator until `count` Approvals are decided. Sends the name of each Approval once, with the
+    /// arrival of its watch event.
+    pub(super) async fn watch_decisions(
         &self,
         harness: &Harness,
         count: usize,
@@ -94,7 +95,7 @@ impl Opened {
     }
 }
 
-/// Returns a Workflow of [`GATES`] gates, none of which waits for another. The readers can decide them too.
+/// Returns a Workflow of [`GATES`] gates, none of which waits for another. The readers can decide every gate too.
 fn workflow(name: &str, namespace: &str) -> Result<Value> {
     let approver = approver_user()?;
     let gate = |index: usize| {
@@ -131,11 +132,11 @@ mod tests {
     fn votes_go_from_run_to_run() {
         let names = |run: &str| (run.to_owned(), vec![format!("{run}-1"), format!("{run}-2")]);
         let opened = Opened { namespace: "n".to_owned(), runs: BTreeMap::from([names("a"), names("b")]), count: 4 };
-        assert_eq!(opened.in_turns().collect::<Vec<_>>(), ["a-1", "b-1", "a-2", "b-2"]);
+        assert_eq!(opened.names_in_turns().collect::<Vec<_>>(), ["a-1", "b-1", "a-2", "b-2"]);
     }
 
     #[test]
-    fn the_measured_workflow_is_one_that_the_types_know() {
+    fn the_measured_workflow_can_be_read_by_the_types() {
         let workflow: signoff_api::Workflow = serde_json::from_value(workflow("w", "n").unwrap()).unwrap();
         assert_eq!(workflow.spec.steps.iter().filter(|step| step.hitl.is_some()).count(), GATES);
     }

@@ -62,7 +62,7 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Lets each client apply a Workflow, and the next one after that has succeeded.
+    /// Lets each client apply a Workflow, wait until the Workflow has succeeded, and then apply the next Workflow.
     pub(super) async fn run_to_end(&self, times: &mut Times) -> Result<()> {
         let namespace = namespace(self.harness).await?;
         let workflows = sample::path(&namespace, "workflows");
@@ -74,8 +74,8 @@ impl Run<'_> {
                 .await?;
             Ok((asked, sights.until(&name, |sight| sight.after).await))
         });
-        let acting = sights.watched(self.harness, &namespace, acting);
-        let done = gates::bounded(patience(self.count), self.operator, "not all runs have ended", acting).await?;
+        let acting = sights.run_while_watching(self.harness, &namespace, acting);
+        let done = gates::with_time_limit(time_limit(self.count), self.operator, "not all runs have ended", acting).await?;
         for (asked, sight) in done.into_iter().filter(|_| self.with_pod) {
             times.add(asked, sight.before, sight, sight.after)?;
         }
@@ -83,8 +83,8 @@ impl Run<'_> {
     }
 }
 
-/// Lets each client create a Pod, watch it to its end, read its log, delete it, and go on with the next.
-pub(super) async fn bare(
+/// Lets each client create a Pod, watch the Pod to its end, read its log and delete it, and then create the next Pod.
+pub(super) async fn measure_bare_pods(
     harness: &Harness,
     clients: usize,
     count: usize,
@@ -105,10 +105,10 @@ pub(super) async fn bare(
         crowd::delete(&harness.requester, &format!("{pods}/{name}")).await?;
         Ok((asked, sight, read))
     });
-    let acting = sights.watched(harness, &namespace, acting);
-    let patience = patience(count);
-    let Ok(done) = tokio::time::timeout(patience, acting).await else {
-        bail!("not all of {count} bare Pods have ended after {patience:?}");
+    let acting = sights.run_while_watching(harness, &namespace, acting);
+    let limit = time_limit(count);
+    let Ok(done) = tokio::time::timeout(limit, acting).await else {
+        bail!("not all of {count} bare Pods have ended after {limit:?}");
     };
     for (asked, sight, read) in done? {
         times.add(asked, Some(asked), sight, Some(read))?;
@@ -127,8 +127,8 @@ pub(super) async fn sample(harness: &Harness) -> Result<Value> {
         crowd::post(&harness.requester, &workflows, serde_json::to_vec(&workflow)?).await?;
         Ok(sights.until(&format!("warm-{index}"), |sight| sight.after).await)
     });
-    let acting = sights.watched(harness, &namespace, acting);
-    tokio::time::timeout(patience(WARM_UP), acting).await.context("the first Pods do not end")??;
+    let acting = sights.run_while_watching(harness, &namespace, acting);
+    tokio::time::timeout(time_limit(WARM_UP), acting).await.context("the first Pods do not end")??;
     let listed: Value = serde_json::from_str(&crowd::get(&harness.admin, &pods(&namespace)).await?)?;
     let mut spec = listed.pointer("/items/0/spec").context("no Pod is left of the first runs")?.clone();
     // The scheduler has to find the node again.
@@ -169,7 +169,7 @@ fn workflow(name: &str, with_pod: bool) -> Value {
 }
 
 /// Returns a deadline longer than `count` Pods take one after another.
-fn patience(count: usize) -> Duration {
+fn time_limit(count: usize) -> Duration {
     TIMEOUT + TIMEOUT / 6 * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -205,7 +205,7 @@ impl Sights {
     }
 
     /// Runs `acting` while both watches are open.
-    async fn watched<T>(
+    async fn run_while_watching<T>(
         &self,
         harness: &Harness,
         namespace: &str,
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_measured_workflow_is_one_that_the_types_know() {
+    fn the_measured_workflow_can_be_read_by_the_types() {
         for (with_pod, names) in [(true, vec!["before", "work", "after"]), (false, vec!["before", "after"])] {
             let workflow: signoff_api::Workflow = serde_json::from_value(workflow("w", with_pod)).unwrap();
             let steps = workflow.spec.steps;

@@ -90,7 +90,7 @@ impl<'a> KeptOperator<'a> {
         self.process.as_ref()
     }
 
-    /// Runs `acting`, and starts the operator again whenever it ends in that time.
+    /// Runs `acting`, and starts the operator again whenever the operator ends meanwhile.
     pub(super) async fn during<T>(&mut self, acting: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             done = acting => done,
@@ -98,11 +98,11 @@ impl<'a> KeptOperator<'a> {
         }
     }
 
-    /// Starts the operator again whenever it ends. Returns the error when there is no operator any more.
+    /// Starts the operator again whenever it ends. Returns an error when it has ended too often.
     async fn keep(&mut self) -> anyhow::Error {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            if self.look() {
+            if self.is_running() {
                 continue;
             }
             while self.process.is_none() {
@@ -117,8 +117,8 @@ impl<'a> KeptOperator<'a> {
         }
     }
 
-    /// Reads the memory of the process. Returns whether it lives.
-    fn look(&mut self) -> bool {
+    /// Returns whether the process runs, and records its largest memory.
+    fn is_running(&mut self) -> bool {
         let Some(process) = &self.process else { return false };
         match process::usage(process.pid()) {
             // A process that has ended uses no memory, even if its entry still exists.
@@ -134,7 +134,7 @@ impl<'a> KeptOperator<'a> {
         }
     }
 
-    /// Waits until the operator neither writes nor reads nor computes. Returns when that began.
+    /// Waits until the operator neither writes nor reads nor computes. Returns the time at which it became idle.
     pub(super) async fn idle(&self) -> Result<Instant> {
         let process = self.process.as_ref().context("no operator runs")?;
         loop {
@@ -151,7 +151,7 @@ impl<'a> KeptOperator<'a> {
 
     /// Ends the operator, and returns its figures. An operator that does not end when it is asked to is an error.
     pub(super) async fn stop(mut self) -> Result<Needed> {
-        if !self.look() {
+        if !self.is_running() {
             self.restarts += 1;
         }
         if let Some(process) = self.process.take()

@@ -113,7 +113,7 @@ mod tests {
             (0..specs_of_gates::VOTERS).map(|number| format!("voter-{number}@example.com")).collect();
         for load in Load::value_variants() {
             let mut spec = load.spec(&Site { server: &server, voters: &voters });
-            // Admission sets it.
+            // Admission sets the requester.
             spec["requestedBy"] = json!("dana");
             let object = json!({
                 "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": "u"}, "spec": spec,

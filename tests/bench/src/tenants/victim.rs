@@ -8,7 +8,7 @@ use signoff_api::names::LABEL_WORKFLOW;
 use tokio::sync::mpsc;
 
 use crate::crowd;
-use crate::gates::{each_end, watch_ends};
+use crate::gates::{for_each_end, watch_ends};
 use crate::harness::{Harness, approver_user};
 use crate::sample;
 use crate::watch::Watch;
@@ -75,7 +75,7 @@ impl<'a> Victim<'a> {
                 let _ = ask.send((workflow, metadata.name, seen.at));
                 Ok(false)
             });
-            let ends = each_end(ends, usize::MAX, |workflow, at| {
+            let ends = for_each_end(ends, usize::MAX, |workflow, at| {
                 let _ = end.send((workflow.to_owned(), at));
             });
             tokio::try_join!(gates, ends).map(|((), ())| ())
