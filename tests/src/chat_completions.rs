@@ -21,7 +21,7 @@ pub fn completion(text: Option<&str>, calls: &[(&str, &str, &str)], finish: &str
     of_message(&message, finish)
 }
 
-/// Returns a completion with this message.
+/// Returns a completion with a message of the assistant and a finish reason, such as `stop`.
 #[must_use]
 pub fn of_message(message: &Value, finish: &str) -> Value {
     json!({
@@ -38,7 +38,7 @@ pub struct Told {
     pub id: String,
     /// The tool, as the conversation names it.
     pub tool: String,
-    /// The result.
+    /// The result that the conversation has for the call.
     pub result: String,
 }
 
@@ -85,12 +85,12 @@ mod tests {
         let calls: Vec<_> =
             ids.iter().map(|id| json!({"id": id, "function": {"name": "t", "arguments": "{}"}})).collect();
         let results = results.iter().map(|id| json!({"role": "tool", "tool_call_id": id, "content": "done"}));
-        let said = json!({"role": "assistant", "content": null, "tool_calls": calls});
-        json!({"messages": std::iter::once(said).chain(results).collect::<Vec<_>>()})
+        let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
+        json!({"messages": std::iter::once(message).chain(results).collect::<Vec<_>>()})
     }
 
     #[test]
-    fn only_a_conversation_with_one_result_a_call_in_order_is_accepted() {
+    fn a_conversation_has_one_result_for_each_call_in_order() {
         assert_eq!(told(&conversation(&["a", "b"], &["a", "b"])).unwrap()[0].len(), 2);
         for (ids, results) in [
             (&["a", "b"][..], &["a"][..]),

@@ -27,7 +27,7 @@ const MAX_REQUEST_BYTES: usize = 16 << 20;
 pub struct Received {
     /// Method, path and query: `GET /orders/4711?full`.
     pub what: String,
-    /// The whole body.
+    /// The whole body; bytes that are not UTF-8 are replaced.
     pub body: String,
     /// The headers, by their lowercase names; of headers with the same name the last.
     pub headers: BTreeMap<String, String>,

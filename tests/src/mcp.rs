@@ -28,7 +28,7 @@ impl McpVersion {
 /// The answer to a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpAnswer {
-    /// The HTTP status.
+    /// The HTTP status code, such as 202 for a notification.
     pub status: u16,
     /// The number of the new session, or `None`.
     pub session: Option<&'static str>,
@@ -61,8 +61,8 @@ pub fn answer(
         }
         (_, "tools/list") => complete(version, message, json!({"tools": tools})),
         (_, "tools/call") => {
-            let called = call(params["name"].as_str().unwrap_or_default(), &params["arguments"]);
-            let (text, is_error) = match called {
+            let result = call(params["name"].as_str().unwrap_or_default(), &params["arguments"]);
+            let (text, is_error) = match result {
                 Ok(text) => (text, false),
                 Err(why) => (why, true),
             };
@@ -77,15 +77,15 @@ pub fn answer(
     }
 }
 
-/// Returns the error of a request of another version, or `None`.
+/// Returns the error for a request of another version, or `None` for a request of this version.
 fn refusal(version: McpVersion, message: &Value) -> Option<Value> {
-    let named = message["params"]["_meta"].get(VERSION);
+    let requested = message["params"]["_meta"].get(VERSION);
     match version {
-        McpVersion::Stateless if named != Some(&json!(version.text())) => {
-            let data = json!({"supported": [version.text()], "requested": named});
+        McpVersion::Stateless if requested != Some(&json!(version.text())) => {
+            let data = json!({"supported": [version.text()], "requested": requested});
             Some(json!({"code": -32022, "message": "Unsupported protocol version", "data": data}))
         }
-        McpVersion::Session if named.is_some() => {
+        McpVersion::Session if requested.is_some() => {
             Some(json!({"code": -32000, "message": "Bad Request: Server not initialized"}))
         }
         McpVersion::Stateless | McpVersion::Session => None,
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(version: McpVersion, message: &Value) -> (u16, Value) {
+    fn send(version: McpVersion, message: &Value) -> (u16, Value) {
         let answer = answer(version, message, &json!([{"name": "echo"}]), |tool, arguments| match tool {
             "echo" => Ok(arguments["text"].as_str().unwrap_or_default().to_owned()),
             _ => Err("there is no such tool".to_owned()),
@@ -124,28 +124,28 @@ mod tests {
     }
 
     #[test]
-    fn each_version_answers_its_own_requests_only() {
+    fn each_version_refuses_requests_of_the_other_version() {
         let newer = json!({"_meta": {VERSION: "2026-07-28"}});
         let list = |params: &Value| json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params});
-        let (status, answered) = asked(McpVersion::Stateless, &list(&newer));
+        let (status, answered) = send(McpVersion::Stateless, &list(&newer));
         assert_eq!((status, &answered["result"]["resultType"]), (200, &json!("complete")));
-        let (status, answered) = asked(McpVersion::Session, &list(&json!({})));
+        let (status, answered) = send(McpVersion::Session, &list(&json!({})));
         assert_eq!((status, answered["result"].get("resultType")), (200, None));
-        let (status, answered) = asked(McpVersion::Stateless, &list(&json!({})));
+        let (status, answered) = send(McpVersion::Stateless, &list(&json!({})));
         assert_eq!((status, &answered["error"]["code"]), (400, &json!(-32022)));
-        let (status, answered) = asked(McpVersion::Session, &list(&newer));
+        let (status, answered) = send(McpVersion::Session, &list(&newer));
         assert_eq!((status, &answered["error"]["code"]), (400, &json!(-32000)));
     }
 
     #[test]
-    fn a_call_has_its_text_or_an_error_and_the_end_of_a_session_has_no_answer() {
+    fn a_call_returns_a_text_or_an_error() {
         let call = |tool: &str| {
             let params = json!({"name": tool, "arguments": {"text": "hello"}});
             json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         };
-        let (_, answered) = asked(McpVersion::Session, &call("echo"));
+        let (_, answered) = send(McpVersion::Session, &call("echo"));
         assert_eq!(answered["result"], json!({"content": [{"type": "text", "text": "hello"}], "isError": false}));
-        assert_eq!(asked(McpVersion::Session, &call("rm")).1["result"]["isError"], true);
-        assert_eq!(asked(McpVersion::Session, &Value::Null), (202, Value::Null));
+        assert_eq!(send(McpVersion::Session, &call("rm")).1["result"]["isError"], true);
+        assert_eq!(send(McpVersion::Session, &Value::Null), (202, Value::Null));
     }
 }

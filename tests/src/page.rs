@@ -36,8 +36,8 @@ impl<'p> Block<'p> {
         self.lines.join("\n") + "\n"
     }
 
-    /// Returns the commands. A block of `sh` is one command. In a `console` each line after `$ ` is one, and lines that
-    /// begin with four spaces continue it.
+    /// Returns the commands. A block of `sh` is one command. In a block of `console`, a command begins with `$ `, and
+    /// lines that begin with four spaces continue the command.
     #[must_use]
     pub fn commands(&self) -> Vec<Command<'p>> {
         if self.language == "sh" {
@@ -128,7 +128,7 @@ pub fn links(page: &str) -> Vec<String> {
     targets(&prose(page)).into_iter().filter(|link| !link.contains("://")).collect()
 }
 
-/// Returns whether a line is as the page has it; `…` matches any text, and the width of columns does not matter.
+/// Returns whether a line is the expected line of a page; `…` matches any text, and the width of columns is ignored.
 #[must_use]
 pub fn is_printed(expected: &str, line: &str) -> bool {
     let narrow = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -140,15 +140,15 @@ pub fn is_printed(expected: &str, line: &str) -> bool {
     }
     let Some(mut rest) = line.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else { return false };
     pieces[1..pieces.len() - 1].iter().all(|piece| match rest.find(piece) {
-        Some(at) => {
-            rest = &rest[at + piece.len()..];
+        Some(start) => {
+            rest = &rest[start + piece.len()..];
             true
         }
         None => false,
     })
 }
 
-/// Returns the first line of `printed` that is missing in the output of a command, in this order.
+/// Returns the first line of `printed` that the output of a command lacks after the lines before it.
 #[must_use]
 pub fn missing<'p>(printed: &[&'p str], written: &str) -> Option<&'p str> {
     let mut lines = written.lines();
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_has_commands_with_their_continuations_and_what_they_print() {
+    fn a_block_has_commands_and_the_lines_that_they_print() {
         let page = "text\n```console as=alice refused\n$ one \\\n      --two\nout\n    not typed\n$ three\n```\n```yaml file=a.yaml\na: b\n```\n";
         let blocks = blocks(page);
         assert_eq!(
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_one_command_as_it_stands() {
+    fn a_block_of_sh_is_one_command() {
         let blocks = blocks("```sh\ncat <<END\n    x\nEND\n```\n");
         assert_eq!(
             blocks[0].commands(),
@@ -182,19 +182,19 @@ mod tests {
     }
 
     #[test]
-    fn a_block_in_a_list_has_the_indentation_of_its_fence_taken_off() {
+    fn a_block_in_a_list_is_read_without_the_indentation_of_its_fence() {
         let blocks = blocks("* so:\n  ```yaml workflow\n  a:\n    b: c\n  ```\n");
         assert_eq!((blocks[0].word("workflow"), blocks[0].text().as_str()), (Some(""), "a:\n  b: c\n"));
     }
 
     #[test]
-    fn links_are_those_outside_of_blocks_to_files() {
+    fn links_to_files_are_read_outside_of_blocks() {
         let page = "[a](../README.md#top) [b](https://example.com/x) [c](#here)\n```\n[d](x)\n```\n";
         assert_eq!(links(page), ["../README.md#top", "#here"]);
     }
 
     #[test]
-    fn a_line_is_printed_where_only_the_ellipsis_and_the_spaces_differ() {
+    fn a_printed_line_can_differ_in_spaces_and_ellipses() {
         assert!(is_printed("a …  c", "a   bb c") && is_printed("…", "") && is_printed("x", " x "));
         assert!(!is_printed("a … c", "a b") && !is_printed("x", "xy") && !is_printed("a…b…c", "acb"));
         assert_eq!(missing(&["b", "a"], "a\nb\n"), Some("a"));

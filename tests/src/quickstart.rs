@@ -55,7 +55,7 @@ pub struct Posted {
     pub what: String,
     /// The header `content-type`.
     pub content_type: String,
-    /// The whole body.
+    /// The whole body; bytes that are not UTF-8 are replaced.
     pub body: String,
 }
 

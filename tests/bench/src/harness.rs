@@ -12,9 +12,9 @@ use signoff_tests::say;
 
 use super::process;
 
-/// The requester of workflows.
+/// The person of the cast who creates all Workflows.
 pub(super) const REQUESTER: &str = "dana";
-/// The short name of the approver.
+/// The person of the cast who decides all gates.
 pub(super) const APPROVER: &str = "alice";
 
 /// A control plane to measure on.
@@ -81,7 +81,7 @@ impl Harness {
         OperatorProcess::start(&self.cluster, options).await
     }
 
-    /// Returns the operator's program.
+    /// Returns the path of the operator that the benchmark measures.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }

@@ -44,7 +44,6 @@ struct Arguments {
     bench: Bench,
 }
 
-/// The benchmarks.
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// One-gate workflows against goals: latency, throughput, requests, CPU, memory; and long runs

@@ -95,7 +95,7 @@ async fn a_strict_guard_voids_votes_that_a_policy_could_change() {
     );
     assert_waits_at_gate(&harness, "run").await;
     take_away(&harness).await;
-    harness.phase(&approval, ApprovalPhase::Superseded).await;
+    harness.wait_for_phase(&approval, ApprovalPhase::Superseded).await;
     let again = harness.wait_for_gate("run", "review#2").await;
     harness
         .until_accepted("an honest vote", async || {

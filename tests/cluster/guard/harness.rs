@@ -88,7 +88,7 @@ impl Harness {
         self.until(approvals, &name, "is there", |approval: Option<&Approval>| approval.is_some()).await
     }
 
-    pub(super) async fn phase(&self, approval: &Approval, phase: ApprovalPhase) -> Approval {
+    pub(super) async fn wait_for_phase(&self, approval: &Approval, phase: ApprovalPhase) -> Approval {
         let approvals = Api::namespaced(self.admin.clone(), &self.namespace.name);
         let comes = move |approval: Option<&Approval>| {
             approval.and_then(|approval| approval.status.as_ref()).is_some_and(|status| status.phase == phase)

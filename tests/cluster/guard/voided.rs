@@ -46,7 +46,7 @@ async fn each_voter_hears_that_a_changed_policy_voided_the_vote() {
     assert!(upgrade.stderr.contains("an upgrade would void"), "{upgrade:?}");
 
     harness.restore(binding, before).await;
-    let superseded = harness.phase(&first, ApprovalPhase::Superseded).await;
+    let superseded = harness.wait_for_phase(&first, ApprovalPhase::Superseded).await;
     assert_eq!(superseded.spec.decisions.len(), 1, "no vote is removed");
     let second = harness.wait_for_gate("run", "review#2").await;
     assert_eq!(second.asks_again(), Some(first.name_any().as_str()));

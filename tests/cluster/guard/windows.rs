@@ -107,7 +107,7 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
     }
 
     for (window, approval) in WINDOWS.iter().zip(&approvals) {
-        let ended = harness.phase(approval, ApprovalPhase::Superseded).await;
+        let ended = harness.wait_for_phase(approval, ApprovalPhase::Superseded).await;
         let why = ended.status.unwrap().outcome.unwrap().reason.unwrap();
         assert!(why.contains("recorded while unguarded"), "{}: {why}", window.name);
         harness.wait_for_gate(window.name, "review#2").await;
@@ -120,10 +120,10 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
             window.name
         );
     }
-    harness.phase(&half, ApprovalPhase::Superseded).await;
+    harness.wait_for_phase(&half, ApprovalPhase::Superseded).await;
     // The gate without votes still has the same Approval.
     harness.decide("alice", &nobody, "Approve").await.unwrap();
-    assert_eq!(harness.phase(&nobody, ApprovalPhase::Approved).await.status.unwrap().votes.len(), 1);
+    assert_eq!(harness.wait_for_phase(&nobody, ApprovalPhase::Approved).await.status.unwrap().votes.len(), 1);
     assert_eq!(harness.wait_for_end("nobody").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);
 }
@@ -163,7 +163,7 @@ async fn an_edited_and_restored_crd_voids_votes_before_and_in_between() {
     harness.wait_for_condition("meanwhile", "Guarded", "False").await;
     harness.restore("CustomResourceDefinition", crd).await;
     for approval in [&before, &meanwhile] {
-        harness.phase(approval, ApprovalPhase::Superseded).await;
+        harness.wait_for_phase(approval, ApprovalPhase::Superseded).await;
     }
     drop(operator);
 }

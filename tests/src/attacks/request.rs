@@ -35,7 +35,7 @@ pub(super) const UNSUPPORTED: &str = "the body of the request was in an unknown 
 /// A request as it is sent, without the host.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The HTTP method.
+    /// The HTTP method, such as `PATCH`.
     pub method: &'static str,
     /// The query after the path, with its question mark.
     pub query: String,

@@ -79,7 +79,7 @@ pub struct Request {
 /// The answer of a server.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Answer {
-    /// The HTTP status.
+    /// The HTTP status code, such as 200.
     pub status: u16,
     /// The address that answered: of a navigation, the last one after redirects.
     pub url: String,
@@ -125,6 +125,6 @@ pub struct Cookie {
 pub struct Download {
     /// The name that the server suggests.
     pub name: String,
-    /// The content as text.
+    /// The whole content of the file, as text.
     pub text: String,
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::control_plane::{Network, Supervised};
 
-/// The node's name.
+/// The name of the node, which is also its host name.
 pub(super) const NAME: &str = "node";
 
 /// The settings of a kubelet.

@@ -23,7 +23,7 @@ pub enum Crash {
     AppliedAfter(Duration),
 }
 
-/// The kinds of faults.
+/// A fault of a request, or an action of the test before a request.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// The actor's incarnation dies at this request.

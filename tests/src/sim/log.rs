@@ -50,7 +50,7 @@ pub struct Request {
     pub at: Timestamp,
     /// The verb, which follows from the method, the path and the query.
     pub verb: Verb,
-    /// The HTTP method.
+    /// The HTTP method, such as `PATCH`.
     pub method: http::Method,
     /// The path without the query.
     pub path: String,

@@ -30,7 +30,7 @@ pub(crate) struct Preconditions {
     pub(crate) grace: Option<i64>,
 }
 
-/// The result of a deletion.
+/// The object after a deletion, which may have to wait.
 pub(crate) enum Deleted {
     Gone(Arc<Version>),
     /// The object is marked for deletion: finalizers hold it, or it is a Pod that gets time to end.

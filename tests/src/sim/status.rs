@@ -9,7 +9,7 @@ use super::store::{Key, Resource};
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{code} {reason}: {message}")]
 pub struct Refusal {
-    /// The HTTP code.
+    /// The HTTP status code, such as 404.
     pub code: u16,
     /// The machine-readable reason, for example `NotFound`.
     pub reason: &'static str,

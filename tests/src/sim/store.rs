@@ -65,7 +65,7 @@ pub struct Key {
     pub resource: Resource,
     /// The namespace; empty for a cluster-scoped object.
     pub namespace: String,
-    /// The object's name.
+    /// The name, unique for its kind and namespace.
     pub name: String,
 }
 

@@ -173,7 +173,7 @@ impl Opening {
     }
 }
 
-/// An open watch.
+/// An open watch of one client, which yields the lines of its stream.
 pub(crate) struct Watching {
     opening: Opening,
     server: ApiServer,

@@ -96,7 +96,7 @@ impl Reader {
         Ok(Self { client, url, cookies: cookies.join("; ") })
     }
 
-    /// Returns the text at this path.
+    /// Returns the body of the page at this path, as the reader gets it.
     pub(super) async fn get(&self, path: &str) -> Result<String> {
         let answer = self.ask(path).await?;
         Ok(answer.text().await?)

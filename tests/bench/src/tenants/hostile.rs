@@ -39,7 +39,7 @@ pub(super) struct Deeds {
     pub(super) first_message: Option<String>,
     /// Requests that the API server refused.
     pub(super) refused: usize,
-    /// The first refusal.
+    /// The error of the first write that the API server refused.
     pub(super) first_refusal: Option<String>,
 }
 

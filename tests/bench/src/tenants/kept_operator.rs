@@ -43,7 +43,7 @@ pub(super) struct Needed {
     pub(super) peak_mib: f64,
     /// The largest memory of its control group, in MiB.
     pub(super) group_mib: Option<f64>,
-    /// The number of restarts.
+    /// The number of times at which the operator ended and was started again.
     pub(super) restarts: u32,
     /// The number of kills by the kernel for lack of memory.
     pub(super) kills: u64,
