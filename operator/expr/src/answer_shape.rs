@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 /// The keywords of a JSON Schema that allow another shape than the other keywords describe.
-const BESIDE: [&str; 11] = [
+const COMBINING_KEYWORDS: [&str; 11] = [
     "$ref",
     "$dynamicRef",
     "allOf",
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    fn named(name: &str) -> Option<Self> {
+    fn from_schema_type(name: &str) -> Option<Self> {
         Some(match name {
             "null" => Self::Null,
             "boolean" => Self::Bool,
@@ -116,24 +116,24 @@ impl AnswerShape {
     /// Returns the shape of the values that match a schema.
     #[must_use]
     pub fn of_schema(schema: &Map<String, Value>) -> Self {
-        if BESIDE.iter().any(|keyword| schema.contains_key(*keyword)) {
+        if COMBINING_KEYWORDS.iter().any(|keyword| schema.contains_key(*keyword)) {
             return Self::Any;
         }
-        let of = |schema: &Value| schema.as_object().map_or(Self::Any, Self::of_schema);
+        let shape_of = |schema: &Value| schema.as_object().map_or(Self::Any, Self::of_schema);
         let properties = schema.get("properties").and_then(Value::as_object);
         Self::Value {
             kinds: kinds(schema),
-            fields: properties.into_iter().flatten().map(|(name, schema)| (name.clone(), of(schema))).collect(),
+            fields: properties.into_iter().flatten().map(|(name, schema)| (name.clone(), shape_of(schema))).collect(),
             is_closed: schema.get("additionalProperties") == Some(&Value::Bool(false)),
-            items: Box::new(schema.get("items").map_or(Self::Any, of)),
+            items: Box::new(schema.get("items").map_or(Self::Any, shape_of)),
         }
     }
 }
 
 fn kinds(schema: &Map<String, Value>) -> Vec<Kind> {
     let mut kinds = match schema.get("type") {
-        Some(Value::String(name)) => Vec::from_iter(Kind::named(name)),
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).filter_map(Kind::named).collect(),
+        Some(Value::String(name)) => Vec::from_iter(Kind::from_schema_type(name)),
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).filter_map(Kind::from_schema_type).collect(),
         _ => Kind::ALL.to_vec(),
     };
     if let Some(constant) = schema.get("const") {

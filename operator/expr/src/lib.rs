@@ -9,7 +9,6 @@
 //! | [`scope`] | what names mean: the values an expression may see |
 //! | [`template`] | what text a template makes of a scope |
 //! | [`cel`] | whether a condition holds in a scope |
-//! | `when` | whether an edge of a graph is taken |
 //! | [`mod@reference`] | which names an expression uses, and whether they will exist |
 //! | [`pattern`] | how large a regular expression may be, and what its matching costs |
 //! | [`re2`] | which regular expressions the API server reads the same, and how this program must read them |

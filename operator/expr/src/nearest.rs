@@ -45,10 +45,10 @@ fn replace_underscore(c: char) -> char {
     if c == '_' { '-' } else { c }
 }
 
-/// Returns the number of edits between two words, or `None` if it is more than `most`. Two swapped neighbors count as
-/// one.
-fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
-    if a.len().abs_diff(b.len()) > most {
+/// Returns the number of edits between two words, or `None` if it is more than `maximum`. Two swapped neighbors count
+/// as one.
+fn distance(a: &[char], b: &[char], maximum: usize) -> Option<usize> {
+    if a.len().abs_diff(b.len()) > maximum {
         return None;
     }
     let mut before: Vec<usize> = Vec::new();
@@ -56,7 +56,7 @@ fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
     for (i, x) in a.iter().enumerate() {
         budget::charge(b.len()).ok()?;
         // Later rows can only have larger values than these two.
-        if row.iter().chain(&before).all(|edits| *edits > most) {
+        if row.iter().chain(&before).all(|edits| *edits > maximum) {
             return None;
         }
         let mut next = vec![i + 1];
@@ -69,7 +69,7 @@ fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
         }
         before = std::mem::replace(&mut row, next);
     }
-    Some(row[b.len()]).filter(|edits| *edits <= most)
+    Some(row[b.len()]).filter(|edits| *edits <= maximum)
 }
 
 #[cfg(test)]

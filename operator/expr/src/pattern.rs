@@ -26,7 +26,7 @@ impl Pattern {
     ///
     /// # Errors
     /// The problem and the remedy, for the author of the pattern.
-    pub(super) fn written_out(pattern: &str) -> Result<Self, String> {
+    pub(super) fn compile_literal(pattern: &str) -> Result<Self, String> {
         if pattern.chars().count() <= MAX_PATTERN {
             re2::read(pattern).map_err(|why| format!("the pattern {} {why}", text::display(pattern, 120)))?;
         }
@@ -84,8 +84,8 @@ fn hir_states(hir: &Hir) -> usize {
         HirKind::Class(Class::Unicode(class)) if !class.is_ascii() => 4,
         HirKind::Class(_) => 1,
         HirKind::Repetition(repetition) => {
-            let most = repetition.max.unwrap_or(repetition.min.saturating_add(1)).max(1);
-            hir_states(&repetition.sub).saturating_add(1).saturating_mul(usize::try_from(most).unwrap_or(usize::MAX))
+            let maximum = repetition.max.unwrap_or(repetition.min.saturating_add(1)).max(1);
+            hir_states(&repetition.sub).saturating_add(1).saturating_mul(usize::try_from(maximum).unwrap_or(usize::MAX))
         }
         HirKind::Capture(capture) => hir_states(&capture.sub).saturating_add(2),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => sum(parts),
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_states_of_a_pattern_count_its_repetitions() {
-        for (pattern, least, most) in [
+        for (pattern, minimum, maximum) in [
             ("abc", 3, 3),
             ("a{10}", 10, 20),
             ("(?:a{10}){10}", 100, 300),
@@ -106,7 +106,7 @@ mod tests {
             ("(", usize::MAX, usize::MAX),
         ] {
             let states = states(pattern);
-            assert!((least..=most).contains(&states), "{pattern}: {states}");
+            assert!((minimum..=maximum).contains(&states), "{pattern}: {states}");
         }
     }
 }

@@ -65,7 +65,7 @@ impl Template {
     /// # Errors
     /// [`LanguageError::Syntax`] or [`LanguageError::Limit`], with the line.
     pub fn parse(source: &str, what: &str) -> Result<Self, LanguageError> {
-        let references = contained(what, || {
+        let references = catch_panics(what, || {
             endless::meet("parse", source);
             let references = policy::check(source).map_err(|refusal| refusal.into_error(what))?;
             // Compiling finds errors that the syntax tree does not show, so it is done before the run.
@@ -114,9 +114,9 @@ impl Template {
     /// # Errors
     /// As [`Self::render`], and [`LanguageError::Evaluation`] for a value that would change the URL's host or path.
     pub fn render_url(&self, scope: &Scope) -> Result<String, LanguageError> {
-        let wrong = |problem: String| LanguageError::Evaluation { what: self.what.clone(), problem };
+        let to_error = |problem: String| LanguageError::Evaluation { what: self.what.clone(), problem };
         let framed = self.render_by(vocabulary::url_environment(), scope, MAX_OUTPUT)?;
-        url::assemble(&framed).map_err(wrong)
+        url::assemble(&framed).map_err(to_error)
     }
 
     /// Renders the text of the engine, without cleaning.
@@ -139,18 +139,18 @@ impl Template {
         values.insert(meter::OUTPUT_LIMIT.to_owned(), max_bytes.into());
         values.insert(meter::HAS_INEXACT.to_owned(), has_inexact.into());
         let values = minijinja::Value::from(values);
-        contained(&self.what, || {
+        catch_panics(&self.what, || {
             endless::meet("render", &self.source);
             engine
                 .template_from_str(&self.source)
                 .and_then(|template| {
                     let plain = &get_compiled_template(&template).instructions;
                     let (metered, blocks) = (metered::metered(plain, has_inexact), BTreeMap::new());
-                    let mut written = String::new();
-                    let mut output = make_string_output(&mut written);
+                    let mut rendered_text = String::new();
+                    let mut output = make_string_output(&mut rendered_text);
                     eval(engine, &metered, values, &blocks, &mut output, AutoEscape::None)?;
                     drop(output);
-                    Ok(written)
+                    Ok(rendered_text)
                 })
                 .map_err(|error| match error.kind() {
                     ErrorKind::WriteFailure => LanguageError::Limit {
@@ -167,7 +167,7 @@ impl Template {
 
 /// Runs the template engine so that a panic in it, which the policy did not prevent, becomes an error of this template.
 /// In tests the panic is kept, so that it is found.
-fn contained<T>(what: &str, run: impl FnOnce() -> Result<T, LanguageError>) -> Result<T, LanguageError> {
+fn catch_panics<T>(what: &str, run: impl FnOnce() -> Result<T, LanguageError>) -> Result<T, LanguageError> {
     if cfg!(test) {
         return run();
     }

@@ -61,9 +61,9 @@ pub fn display(text: &str, max_chars: usize) -> String {
         match c {
             '\r' if source.peek() == Some(&'\n') => continue,
             '\t' | '\n' => piece.push(c),
-            '\r' => name_into(&mut piece, c),
+            '\r' => push_name(&mut piece, c),
             c if c.is_control() => continue,
-            c if is_invisible(c) => name_into(&mut piece, c),
+            c if is_invisible(c) => push_name(&mut piece, c),
             c => piece.push(c),
         }
         let length = piece.chars().count();
@@ -98,7 +98,7 @@ pub fn listed(names: &[String], max_chars: usize) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", ") + &others)
 }
 
-fn name_into(out: &mut String, c: char) {
+fn push_name(out: &mut String, c: char) {
     out.push_str(&format!("⟨U+{:04X}⟩", u32::from(c)));
 }
 

@@ -89,7 +89,7 @@ impl Parser {
                 "the pattern of `matches` must be written out as a text, it cannot be computed",
             ));
         };
-        let pattern = pattern::Pattern::written_out(source).map_err(|problem| Fault::new(pattern.at, problem))?;
+        let pattern = pattern::Pattern::compile_literal(source).map_err(|problem| Fault::new(pattern.at, problem))?;
         let below = text.depth;
         self.node(at, below, NodeKind::Matches { text: Box::new(text), pattern })
     }

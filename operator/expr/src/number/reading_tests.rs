@@ -25,7 +25,7 @@ fn template(source: &str) -> Result<String, LanguageError> {
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(result: Result<T, LanguageError>, source: &str) -> String {
+fn assert_unreadable<T: std::fmt::Debug>(result: Result<T, LanguageError>, source: &str) -> String {
     let why = result.expect_err(source);
     assert!(matches!(why, LanguageError::Evaluation { .. }), "{source}: {why:?}");
     let why = why.to_string();
@@ -51,11 +51,11 @@ fn a_condition_that_reads_the_number_names_its_pointer() {
         ("last_response.ids.map(n, n + 1) == [2]", "/ids/1 of `last_response`"),
         ("!(last_response.customer.id == 5)", "/customer/id of `last_response`"),
     ] {
-        let why = refused(condition(source), source);
+        let why = assert_unreadable(condition(source), source);
         assert!(why.contains(&format!("the number at {pointer}")), "{source}: {why}");
     }
     let whole = Condition::parse("last_response.customer", "spec.when").unwrap().evaluate_value(&scope());
-    assert!(refused(whole, "the whole object").contains("/customer/id of `last_response`"));
+    assert!(assert_unreadable(whole, "the whole object").contains("/customer/id of `last_response`"));
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn a_template_that_reads_the_number_names_its_pointer() {
         ("{{ last_response.rows | rejectattr('big', 'eq', 2) | list | length }}", "/rows/0/big of `"),
         ("{{ last_response.rows | sort(attribute='big') | length }}", "/rows/0/big of `"),
     ] {
-        let why = refused(template(source), source);
+        let why = assert_unreadable(template(source), source);
         assert!(why.contains(&format!("the number at {pointer}")), "{source}: {why}");
     }
     let url = Template::parse("http://x.svc/{{ last_response.customer.id }}", "spec.url").unwrap().render_url(&scope());
-    assert!(refused(url, "a URL").contains(customer));
+    assert!(assert_unreadable(url, "a URL").contains(customer));
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn add_engine_filters(env: &mut Environment<'static>) {
         ("map", Value::from_function(filters::map)),
         ("reject", Value::from_function(filters::reject)),
         ("select", Value::from_function(filters::select)),
-        // Its result is computed during the iteration.
+        // The result of `reverse` is computed during the iteration.
         ("reverse", Value::from_function(filters::reverse)),
     ];
     for (name, function) in shallow {
@@ -128,12 +128,12 @@ fn add_engine_filters(env: &mut Environment<'static>) {
     add_metered(env, "items", Value::from_function(filters::items), own::charge_elements);
     add_metered(env, "lines", Value::from_function(filters::lines), own::charge_parts);
     add_metered(env, "list", Value::from_function(filters::list), own::charge_parts);
-    add_metered(env, "dictsort", Value::from_function(filters::dictsort), |meter, of| {
-        own::charge_order(meter, of, true)
+    add_metered(env, "dictsort", Value::from_function(filters::dictsort), |meter, operands| {
+        own::charge_order(meter, operands, true)
     });
-    add_metered(env, "max", Value::from_function(filters::max), |meter, of| own::charge_order(meter, of, false));
-    add_metered(env, "min", Value::from_function(filters::min), |meter, of| own::charge_order(meter, of, false));
-    add_metered(env, "sort", Value::from_function(filters::sort), |meter, of| own::charge_order(meter, of, true));
+    add_metered(env, "max", Value::from_function(filters::max), |meter, operands| own::charge_order(meter, operands, false));
+    add_metered(env, "min", Value::from_function(filters::min), |meter, operands| own::charge_order(meter, operands, false));
+    add_metered(env, "sort", Value::from_function(filters::sort), |meter, operands| own::charge_order(meter, operands, true));
     add_metered(env, "unique", Value::from_function(filters::unique), own::charge_unique);
 }
 
@@ -142,8 +142,8 @@ fn add_metered(env: &mut Environment<'static>, name: &'static str, function: Val
     env.add_filter(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
         let arguments = arguments.into_values();
         Meter::of(state, |meter| charge(meter, &arguments))?;
-        let made = function.call(state, &arguments)?;
-        collect_elements(state, made)
+        let result = function.call(state, &arguments)?;
+        collect_elements(state, result)
     });
 }
 
