@@ -11,6 +11,9 @@ use crate::{
     transition::{Blobs, Command, Reply},
 };
 
+/// The maximum size of a Workflow in all tests of this file, in bytes.
+const MAX_OBJECT_BYTES: usize = 384 * 1024;
+
 /// A run with all that it has stored, and the size of its largest state.
 struct GrowingRun {
     workflow: Workflow,
@@ -18,7 +21,7 @@ struct GrowingRun {
     transition: Transition,
     segments: Segments,
     blobs: Blobs,
-    /// The maximum size of the Workflow, in bytes.
+    /// The size of the largest Workflow that was stored, in bytes.
     object: usize,
 }
 
@@ -133,7 +136,7 @@ fn assert_stays_small(spec: &Value, records: usize) {
     let mut run = GrowingRun::begin(spec);
     let number_of_records = run.finish();
     assert!(number_of_records >= records, "{number_of_records} records");
-    assert!(run.object < 384 * 1024, "{} bytes of object", run.object);
+    assert!(run.object < MAX_OBJECT_BYTES, "{} bytes of object", run.object);
     assert!(
         !run.transition.journal.segments().is_empty(),
         "{number_of_records} records in one object: this tests nothing"

@@ -12,7 +12,7 @@ use crate::{
 /// The consequence of a verdict.
 #[derive(Debug, PartialEq)]
 enum Consequence {
-    /// The agent receives this in its second turn, and nothing runs again.
+    /// The second turn of the agent receives this result, and no call runs again.
     ResultSent(&'static str),
     /// The gates before the tool ask again, and no call runs before they are decided.
     AskedAgain,
