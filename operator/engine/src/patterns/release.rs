@@ -39,34 +39,34 @@ enum Outputs {
     Withheld,
 }
 
-pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Result<RunResult, EarlyEnd> {
-    let mut done = done;
+pub(super) async fn release<'a>(run: &Run<'a>, pattern: PatternResult<'a>) -> Result<RunResult, EarlyEnd> {
+    let mut pattern = pattern;
     loop {
-        let (text, origins) = render_part(run, || render_outputs(run, &done, next_seq(run)))
+        let (text, origins) = render_part(run, || render_outputs(run, &pattern, next_seq(run)))
             .await
             .map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?;
         let Some(gate) = &run.plan.release else {
-            return ask_end_gates(run, &done, Outputs::Rendered(text)).await;
+            return ask_end_gates(run, &pattern, Outputs::Rendered(text)).await;
         };
-        let step_scope = with_output(&done.step_scope, &text, &origins);
+        let step_scope = with_output(&pattern.step_scope, &text, &origins);
         let subject = ReviewSubject::of(".final", &text).made_of(origins.clone());
         let decided = steps::decide(run, &step_scope, gate, ".final", &|_| Ok(Some(subject.clone()))).await?;
         let origins_of_edit = async || Ok(Origins::of(decided.edit_of(run, &text).await?).and(&origins));
         match steps::verdict_or_end(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
-            Verdict::Skip => return ask_end_gates(run, &done, Outputs::Withheld).await,
+            Verdict::Skip => return ask_end_gates(run, &pattern, Outputs::Withheld).await,
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let edited = parameters.0.get("response").cloned().unwrap_or(Value::Null);
-                let done = done.with_other_result(edited.clone(), origins_of_edit().await?);
-                return ask_end_gates(run, &done, Outputs::Written(render_plain(&edited))).await;
+                let pattern = pattern.with_other_result(edited.clone(), origins_of_edit().await?);
+                return ask_end_gates(run, &pattern, Outputs::Written(render_plain(&edited))).await;
             }
             Verdict::Respond => {
                 let response = decided.full_outcome(run).await?.response.unwrap_or_default();
-                let done = done.with_other_result(json!(response), origins_of_edit().await?);
-                return ask_end_gates(run, &done, Outputs::Written(response)).await;
+                let pattern = pattern.with_other_result(json!(response), origins_of_edit().await?);
+                return ask_end_gates(run, &pattern, Outputs::Written(response)).await;
             }
-            Verdict::Defer | Verdict::Retry => done = revise(run, done, step_scope, decided.record.done).await?,
-            _ => return ask_end_gates(run, &done, Outputs::Rendered(text)).await,
+            Verdict::Defer | Verdict::Retry => pattern = revise(run, pattern, step_scope, decided.record.done).await?,
+            _ => return ask_end_gates(run, &pattern, Outputs::Rendered(text)).await,
         }
     }
 }
@@ -86,19 +86,24 @@ fn with_output<'a>(step_scope: &StepScope<'a>, text: &str, origins: &Origins) ->
 /// Asks the gates that policies put at the end, one after the other, until all of them have approved the same release.
 ///
 /// All gates see the same rendering. It is fixed by the number of the first request.
-async fn ask_end_gates<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs) -> Result<RunResult, EarlyEnd> {
-    let Some(first) = run.plan.end.first() else { return Ok(render_release(run, done, outputs, None).await?.0) };
+async fn ask_end_gates<'a>(
+    run: &Run<'a>,
+    pattern: &PatternResult<'a>,
+    outputs: Outputs,
+) -> Result<RunResult, EarlyEnd> {
+    let Some(first) = run.plan.end.first() else { return Ok(render_release(run, pattern, outputs, None).await?.0) };
     loop {
         let visit = run.next_visit(&first.path);
         let first_request = run.state.borrow().journal.get(&visit, 1).map(|record| record.seq);
         let seq = first_request.unwrap_or_else(|| next_seq(run));
-        let (release, origins) = render_release(run, done, outputs.clone(), Some(seq)).await?;
+        let (release, origins) = render_release(run, pattern, outputs.clone(), Some(seq)).await?;
         let digest = release.digest().map_err(EarlyEnd::Failed)?;
         let subject = run.render(|| Ok(release.to_review_subject(&digest)?.made_of(origins.clone()))).await;
         let subject = subject.map_err(EarlyEnd::Failed)?;
         let mut is_approved = true;
         for gate in &run.plan.end {
-            let decided = steps::pass(run, &done.step_scope, gate, &gate.path, &|_| Ok(Some(subject.clone()))).await?;
+            let decided =
+                steps::pass(run, &pattern.step_scope, gate, &gate.path, &|_| Ok(Some(subject.clone()))).await?;
             // An approval with another digest does not count: an earlier version showed less than is released.
             let is_about_release = |decided: &steps::DecidedGate| {
                 decided.was_not_asked() || decided.record.input_digest.as_ref() == Some(&digest)
@@ -150,10 +155,10 @@ async fn render_part<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderErro
     run.render(render).await
 }
 
-fn render_outputs<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: Seq) -> Result<String, RenderError> {
+fn render_outputs<'a>(run: &Run<'a>, pattern: &PatternResult<'a>, seq: Seq) -> Result<String, RenderError> {
     match &run.plan.outputs {
-        Some(template) => Ok(template.render(&scope::general(run, &done.step_scope, template.references(), seq)?)?),
-        None => render_exact(&(done.result)(run, seq)?),
+        Some(template) => Ok(template.render(&scope::general(run, &pattern.step_scope, template.references(), seq)?)?),
+        None => render_exact(&(pattern.result)(run, seq)?),
     }
 }
 
@@ -161,7 +166,7 @@ fn render_outputs<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: Seq) -> Resu
 /// or `None` for the newest one.
 async fn render_release<'a>(
     run: &Run<'a>,
-    done: &PatternResult<'a>,
+    pattern: &PatternResult<'a>,
     outputs: Outputs,
     seq: Option<Seq>,
 ) -> Result<(RunResult, Origins), EarlyEnd> {
@@ -171,22 +176,21 @@ async fn render_release<'a>(
             return Ok((nothing, Origins::default()));
         }
         (Outputs::Rendered(_), Some(seq)) => {
-            let text = render_part(run, || render_outputs(run, done, seq)).await;
+            let text = render_part(run, || render_outputs(run, pattern, seq)).await;
             text.map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?
         }
         (Outputs::Rendered(text), None) => (text, Origins::default()),
         // The text is already rendered. Its origins are those of the result, which is the text of the person.
         (Outputs::Written(text), _) => {
             let seq = seq.unwrap_or_else(|| next_seq(run));
-            let origins = run.render(|| run.origins.collect_only(|| (done.result)(run, seq))).await;
+            let origins = run.render(|| run.origins.collect_only(|| (pattern.result)(run, seq))).await;
             (text, origins.map_err(EarlyEnd::Failed)?)
         }
     };
     let render = || {
         let seq = seq.unwrap_or_else(|| next_seq(run));
-        let files: Vec<_> =
-            run.plan.artifacts.iter().map(|artifact| render_artifact(run, &done.step_scope, artifact, seq)).collect();
-        scope::all(files)
+        let render_file = |artifact: &PlannedArtifact| render_artifact(run, &pattern.step_scope, artifact, seq);
+        scope::all(run.plan.artifacts.iter().map(render_file).collect())
     };
     let (files, origins_of_files) =
         render_part(run, render).await.map_err(|why| EarlyEnd::Failed(format!("outputs.artifacts: {why}")))?;
@@ -248,7 +252,7 @@ impl<'a> PatternResult<'a> {
 /// Runs the last agent again, with the feedback of the gate. `step_scope` contains `output`.
 async fn revise<'a>(
     run: &Run<'a>,
-    done: PatternResult<'a>,
+    pattern: PatternResult<'a>,
     step_scope: StepScope<'a>,
     before: Option<Seq>,
 ) -> Result<PatternResult<'a>, EarlyEnd> {
@@ -270,8 +274,8 @@ async fn revise<'a>(
     match steps::perform(run, &step_scope, step, ".revision", None).await? {
         StepResult::Answered(answer) => {
             let origins = origins_of_answer(run, &step_scope, step, ".revision").await?;
-            Ok(done.with_other_result(json!(answer), origins))
+            Ok(pattern.with_other_result(json!(answer), origins))
         }
-        _ => Ok(done),
+        _ => Ok(pattern),
     }
 }
