@@ -57,7 +57,7 @@ pub fn call(request: &ApprovalRequest) -> Option<&Action> {
     request.action.as_ref().filter(|action| action.kind == ActionKind::ToolCall)
 }
 
-/// Whether the call of a request was made before, so that only people can let it be made again. The gate is one before
+/// Whether the call of a request was made before, so that only people can let it be made again. The gate is before
 /// a tool, or before the step of a tool.
 pub fn is_repeated(request: &ApprovalRequest) -> bool {
     match &request.action {
@@ -137,11 +137,11 @@ pub fn facts_after(request: &ApprovalRequest) -> Vec<Fact> {
     let is_call = action.kind == ActionKind::ToolCall;
     if is_call || !action.siblings.is_empty() {
         let siblings =
-            action.siblings.iter().map(|one| format!("{} ({})", one_line(&one.tool, 64), one_line(&one.path, 512)));
+            action.siblings.iter().map(|call| format!("{} ({})", one_line(&call.tool, 64), one_line(&call.path, 512)));
         facts.push(("Same turn", or_none(siblings.collect(), "no other calls")));
     }
     if is_call || !action.done.is_empty() {
-        let done = action.done.iter().map(|one| one_line(one, 256)).collect();
+        let done = action.done.iter().map(|call| one_line(call, 256)).collect();
         facts.push(("Earlier", or_none(done, "no calls of tools in this run")));
     }
     facts.extend(asked_by(action));
@@ -158,15 +158,15 @@ pub fn facts_of_call(request: &ApprovalRequest) -> Vec<Fact> {
 fn effects_of(request: &ApprovalRequest, action: &Action) -> Vec<Fact> {
     let mut facts = Vec::new();
     if action.kind == ActionKind::ToolCall {
-        facts.push(("Effects", vec![effects(request, action)]));
-        facts.extend(action.attempts.map(|attempts| ("Attempts", vec![self::attempts(attempts)])));
+        facts.push(("Effects", vec![effects_line(request, action)]));
+        facts.extend(action.attempts.map(|attempts| ("Attempts", vec![attempts_line(attempts)])));
         facts.extend(action.definition.as_ref().map(|digest| ("Definition", vec![digest.to_string()])));
     }
     facts
 }
 
 fn asked_by(action: &Action) -> Option<Fact> {
-    (!action.gates.is_empty()).then(|| ("Asked by", action.gates.iter().map(gate).collect()))
+    (!action.gates.is_empty()).then(|| ("Asked by", action.gates.iter().map(gate_line).collect()))
 }
 
 /// Returns the arguments of a call with line ends and spaces. Returns the text itself if the request is about no call,
@@ -175,13 +175,13 @@ pub fn arguments<'t>(request: &ApprovalRequest, text: &'t str) -> Cow<'t, str> {
     if call(request).is_none() {
         return Cow::Borrowed(text);
     }
-    let pretty = || {
+    let indent = || {
         let value: Value = serde_json::from_str(text).ok()?;
         let is_same = canonical(&value).is_ok_and(|bytes| bytes == text.as_bytes());
         let pretty = serde_json::to_string_pretty(&value).ok().filter(|_| is_same)?;
         (pretty.len() <= MOST_INDENTED * text.len()).then_some(pretty)
     };
-    pretty().map_or(Cow::Borrowed(text), Cow::Owned)
+    indent().map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 /// Returns the words of the gate's author: the prompt, without the notice of the operator above a question.
@@ -195,7 +195,7 @@ pub fn says(request: &ApprovalRequest) -> Option<&str> {
     request.says.as_deref().filter(|words| !words.trim().is_empty())
 }
 
-fn effects(request: &ApprovalRequest, action: &Action) -> String {
+fn effects_line(request: &ApprovalRequest, action: &Action) -> String {
     let words = match action.effects {
         Some(Effects::Read) => match can_change(request, action) {
             None => "read: it changes nothing, as the author of the Workflow declares",
@@ -240,14 +240,14 @@ fn names_a_method(header: &str) -> bool {
     header.contains('…') || sent_method::names_a_method(header)
 }
 
-fn attempts(attempts: i32) -> String {
+fn attempts_line(attempts: i32) -> String {
     match attempts {
         1 => "1".to_owned(),
         more => format!("up to {more}; another one follows only on a known failure"),
     }
 }
 
-fn gate(gate: &AskingGate) -> String {
+fn gate_line(gate: &AskingGate) -> String {
     let source = gate.source.as_ref().map(|source| format!(", added by {}", one_line(source, 253)));
     format!("{}{}: {}", one_line(&gate.name, 95), source.unwrap_or_default(), one_line(&gate.because, 512))
 }

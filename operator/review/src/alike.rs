@@ -61,9 +61,9 @@ pub fn key(approval: &Approval) -> String {
 pub struct RunFacts {
     /// The state of the run.
     pub now: RunNow,
-    /// The digest of its spec without the values of inputs, if the spec could be read.
+    /// The digest of the run's spec without the values of inputs, if the spec could be read.
     pub shape: Option<Digest>,
-    /// The digest of its spec, and the values of its inputs in a line.
+    /// The digest of the run's spec, and the values of the inputs in a line.
     inputs: Option<(Digest, String)>,
 }
 
@@ -86,9 +86,9 @@ impl RunFacts {
     /// Reads a run by its name in a request. A text that is not the name of an object is not sent, because it would be
     /// another path of the API server.
     pub async fn read(client: &Client, namespace: &str, run: &str) -> Self {
-        let stands = |now: RunNow| Self { now, ..Self::default() };
+        let facts_of = |now: RunNow| Self { now, ..Self::default() };
         if !names::is_object(run) {
-            return stands(RunNow { found: RunFound::NoName, ..RunNow::default() });
+            return facts_of(RunNow { found: RunFound::NoName, ..RunNow::default() });
         }
         let url = Api::<Workflow>::namespaced(client.clone(), namespace).resource_url().to_owned();
         let answer = match Request::new(url).get(run, &GetParams::default()).map_err(kube::Error::BuildRequest) {
@@ -97,7 +97,7 @@ impl RunFacts {
         };
         match answer {
             Ok(answer) => Self::of(answer),
-            Err(error) => stands(RunNow::answered(Err(error))),
+            Err(error) => facts_of(RunNow::answered(Err(error))),
         }
     }
 
@@ -108,7 +108,7 @@ impl RunFacts {
         let found = RunFound::There { uid: metadata.uid };
         Self {
             now: RunNow { is_suspended, found, ..status.unwrap_or_default() },
-            inputs: inputs(&spec),
+            inputs: spec_inputs(&spec),
             shape: shape(spec),
         }
     }
@@ -123,7 +123,7 @@ impl RunFacts {
 }
 
 /// Returns the digest of a spec, and the values of its inputs in a line.
-fn inputs(spec: &Value) -> Option<(Digest, String)> {
+fn spec_inputs(spec: &Value) -> Option<(Digest, String)> {
     let spec = WorkflowSpec::deserialize(spec).ok()?;
     let given = spec.inputs.iter().filter_map(|input| {
         let value = input.value.as_ref().or(input.default.as_ref())?;
@@ -152,7 +152,7 @@ mod tests {
     use crate::sample;
 
     #[test]
-    fn gates_are_equal_whatever_they_ask_and_different_by_each_part_of_the_gate() {
+    fn gates_differ_by_each_part_of_the_gate_and_not_by_the_prompt() {
         let own = sample::approval();
         let changed = |change: fn(&mut Approval)| {
             let mut approval = sample::approval();
@@ -165,16 +165,16 @@ mod tests {
             (64, key(&own).as_str()),
             "names, and tells"
         );
-        assert_eq!(changed(|one| one.spec.request.prompt = "Another?".to_owned()), key(&own));
-        assert_eq!(changed(|one| one.spec.request.workflow.name = "refund-4712".to_owned()), key(&own));
+        assert_eq!(changed(|approval| approval.spec.request.prompt = "Another?".to_owned()), key(&own));
+        assert_eq!(changed(|approval| approval.spec.request.workflow.name = "refund-4712".to_owned()), key(&own));
         let others = [
-            changed(|one| one.metadata.namespace = Some("other".to_owned())),
-            changed(|one| one.spec.request.gate.path = "other".to_owned()),
-            changed(|one| one.spec.request.gate.name = "other".to_owned()),
-            changed(|one| one.spec.request.quorums.iter_mut().for_each(|quorum| quorum.threshold = 2)),
-            changed(|one| one.spec.request.allowed_verdicts.truncate(1)),
-            changed(|one| {
-                one.status.get_or_insert_default().approvers = vec![signoff_api::gate::Subject::group("ops")]
+            changed(|approval| approval.metadata.namespace = Some("other".to_owned())),
+            changed(|approval| approval.spec.request.gate.path = "other".to_owned()),
+            changed(|approval| approval.spec.request.gate.name = "other".to_owned()),
+            changed(|approval| approval.spec.request.quorums.iter_mut().for_each(|quorum| quorum.threshold = 2)),
+            changed(|approval| approval.spec.request.allowed_verdicts.truncate(1)),
+            changed(|approval| {
+                approval.status.get_or_insert_default().approvers = vec![signoff_api::gate::Subject::group("ops")]
             }),
         ];
         assert!(!others.contains(&key(&own)), "{others:?}");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_read_without_its_journal_and_tells_its_inputs_to_a_request_of_the_same_spec() {
+    fn a_run_is_read_without_its_journal_and_its_inputs_belong_to_one_spec() {
         let spec = json!({"requestedBy": "dana", "suspend": true, "steps": [{"name": "a", "set": {"value": "x"}}],
             "inputs": [{"name": "invoice", "value": "501"}, {"name": "note", "default": "a: b"}]});
         let digest = spec_digest(&serde_json::from_value(spec.clone()).unwrap()).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn specs_have_one_shape_whoever_started_them_and_whatever_the_values_of_inputs() {
+    fn specs_have_one_shape_for_all_requesters_and_input_values() {
         let spec = |value: u32, default: u32, by: &str| {
             shape(
                 json!({"requestedBy": by, "inputs": [{"name": "invoice", "default": default, "value": value}], "steps": []}),

@@ -36,15 +36,15 @@ pub fn sentence(status: &Status) -> String {
         return one_line(sentence, LONGEST);
     }
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    let complaints: Vec<_> = causes
+    let errors: Vec<_> = causes
         // The field `<nil>` only says that rules were not checked, because the object is invalid.
         .filter(|cause| !cause.message.is_empty() && cause.field != "<nil>")
-        .map(|cause| match (cause.field.as_str(), bare(&cause.message)) {
+        .map(|cause| match (cause.field.as_str(), strip_kind(&cause.message)) {
             ("", message) => message.to_owned(),
             (field, message) => format!("{field}: {message}"),
         })
         .collect();
-    let text = if status.code == 422 && !complaints.is_empty() { complaints.join("; ") } else { message.clone() };
+    let text = if status.code == 422 && !errors.is_empty() { errors.join("; ") } else { message.clone() };
     one_line(&text, LONGEST)
 }
 
@@ -57,9 +57,9 @@ pub fn code(status: &Status) -> Option<Code> {
 
 /// Returns an error of the schema without the kind of the value: `Modify needs parameters` of `Invalid value: "object":
 /// Modify needs parameters`.
-fn bare(complaint: &str) -> &str {
+fn strip_kind(error: &str) -> &str {
     const KINDS: [&str; 3] = ["\"object\": ", "\"array\": ", "\"string\": "];
-    let Some(rest) = complaint.strip_prefix("Invalid value: ") else { return complaint };
+    let Some(rest) = error.strip_prefix("Invalid value: ") else { return error };
     KINDS.iter().find_map(|kind| rest.strip_prefix(kind)).unwrap_or(rest)
 }
 
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    fn said(status: Value) -> String {
+    fn sentence_of(status: Value) -> String {
         sentence(&serde_json::from_value(status).unwrap())
     }
 
@@ -78,7 +78,7 @@ mod tests {
     fn a_policys_refusal_is_its_own_sentence() {
         let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'signoff-approvals' with binding 'signoff-approvals' denied request: the requester must not decide this gate (excludeRequester)";
         let status = json!({"code": 403, "reason": "Forbidden", "message": message, "details": {"name": "x"}});
-        assert_eq!(said(status), "the requester must not decide this gate (excludeRequester)");
+        assert_eq!(sentence_of(status), "the requester must not decide this gate (excludeRequester)");
     }
 
     #[test]
@@ -94,9 +94,9 @@ mod tests {
     fn an_answer_is_one_line_and_moves_no_cursor() {
         let message = "admission webhook \"w\" denied the request: no\napproved by bob\r\n\u{1b}[31mred\tend";
         let expected = "admission webhook \"w\" denied the request: no approved by bob [31mred end";
-        assert_eq!(said(json!({"code": 403, "message": message})), expected);
+        assert_eq!(sentence_of(json!({"code": 403, "message": message})), expected);
         let policy = format!("ValidatingAdmissionPolicy 'p' with binding 'p' denied request: {message}");
-        assert_eq!(said(json!({"code": 403, "message": policy})), expected);
+        assert_eq!(sentence_of(json!({"code": 403, "message": policy})), expected);
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
     fn words_within_a_refusal_cannot_cut_it_or_colour_it() {
         let message = "x is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: \u{1b}[32mValidatingAdmissionPolicy 'q' denied request: approved";
         let status = json!({"code": 422, "message": message});
-        assert_eq!(said(status), "[32mValidatingAdmissionPolicy 'q' denied request: approved");
+        assert_eq!(sentence_of(status), "[32mValidatingAdmissionPolicy 'q' denied request: approved");
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             {"reason": "FieldValueNotSupported", "field": "spec.decisions[alice].verdict", "message": "Unsupported value: \"Maybe\": supported values: \"Approve\""},
             {"reason": "FieldValueInvalid", "field": "<nil>", "message": "Invalid value: null: some validation rules were not checked"},
         ]}});
-        let complaints = "spec.decisions[alice]: Modify needs parameters; spec.decisions[alice].verdict: Unsupported value: \"Maybe\": supported values: \"Approve\"";
-        assert_eq!(said(status), complaints);
+        let errors = "spec.decisions[alice]: Modify needs parameters; spec.decisions[alice].verdict: Unsupported value: \"Maybe\": supported values: \"Approve\"";
+        assert_eq!(sentence_of(status), errors);
     }
 }

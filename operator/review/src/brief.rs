@@ -33,16 +33,16 @@ pub fn in_words(fields: &Map<String, Value>, most: usize) -> String {
     let currency = fields.get("currency").and_then(Value::as_str).filter(|currency| is_short_word(currency));
     let amount = fields.get("amount");
     let first = amount.map(|value| match currency {
-        Some(currency) => format!("{} {currency}", short(value)),
-        None => format!("amount {}", short(value)),
+        Some(currency) => format!("{} {currency}", short_value(value)),
+        None => format!("amount {}", short_value(value)),
     });
-    let is_said = |name: &str| name == "amount" || name == "currency" && amount.is_some() && currency.is_some();
-    let others = fields.iter().filter(|(name, _)| !is_said(name));
-    let others = others.map(|(name, value)| format!("{} {}", word(name, LONGEST_NAME), short(value)));
+    let is_used = |name: &str| name == "amount" || name == "currency" && amount.is_some() && currency.is_some();
+    let others = fields.iter().filter(|(name, _)| !is_used(name));
+    let others = others.map(|(name, value)| format!("{} {}", word(name, LONGEST_NAME), short_value(value)));
     one_line(&first.into_iter().chain(others).collect::<Vec<_>>().join(" · "), most)
 }
 
-fn short(value: &Value) -> String {
+fn short_value(value: &Value) -> String {
     match value {
         Value::String(text) => word(text, LONGEST_VALUE),
         Value::Array(items) => format!("[{}]", items.len()),
@@ -71,37 +71,37 @@ mod tests {
 
     #[test]
     fn arguments_are_names_and_values_in_one_line() {
-        let said = |response: &str| brief(response).unwrap();
-        assert_eq!(said(r#"{"amount":37,"currency":"EUR","invoice":501}"#), "37 EUR · invoice 501");
-        assert_eq!(said(r#"{"currency":"EUR","to":["a","b"],"with":{"x":1}}"#), "currency EUR · to [2] · with {1}");
-        assert_eq!(said("{\"note\":\"two\\nlines\\u202e\"}"), "note \"two lines⟨U+202E⟩\"");
-        assert_eq!(said(r#"["a"]"#), r#"["a"]"#);
-        assert_eq!(said(r#"{"amount 1 · to":2,"note":"x · amount 1"}"#), r#""amount 1 · to" 2 · note "x · amount 1""#);
-        assert_eq!(said(r#"{"amount":1,"currency":"EUR · to me"}"#), r#"amount 1 · currency "EUR · to me""#);
-        assert_eq!(said("# cut\n{\"amount\":"), "{\"amount\":");
-        assert_eq!(said(&format!("{{\"x\":\"{}\"}}", "y".repeat(99))).chars().count(), 40);
+        let line = |response: &str| brief(response).unwrap();
+        assert_eq!(line(r#"{"amount":37,"currency":"EUR","invoice":501}"#), "37 EUR · invoice 501");
+        assert_eq!(line(r#"{"currency":"EUR","to":["a","b"],"with":{"x":1}}"#), "currency EUR · to [2] · with {1}");
+        assert_eq!(line("{\"note\":\"two\\nlines\\u202e\"}"), "note \"two lines⟨U+202E⟩\"");
+        assert_eq!(line(r#"["a"]"#), r#"["a"]"#);
+        assert_eq!(line(r#"{"amount 1 · to":2,"note":"x · amount 1"}"#), r#""amount 1 · to" 2 · note "x · amount 1""#);
+        assert_eq!(line(r#"{"amount":1,"currency":"EUR · to me"}"#), r#"amount 1 · currency "EUR · to me""#);
+        assert_eq!(line("# cut\n{\"amount\":"), "{\"amount\":");
+        assert_eq!(line(&format!("{{\"x\":\"{}\"}}", "y".repeat(99))).chars().count(), 40);
     }
 
     #[test]
-    fn a_value_or_a_name_cannot_be_read_as_more_than_one() {
-        let said = |fields: Value| in_words(fields.as_object().unwrap(), 160);
-        let forged = said(json!({"amount": 37, "currency": "EUR · approved cfo"}));
+    fn a_value_or_a_name_is_quoted_if_it_could_be_read_as_several() {
+        let line = |fields: Value| in_words(fields.as_object().unwrap(), 160);
+        let forged = line(json!({"amount": 37, "currency": "EUR · approved cfo"}));
         assert_eq!(forged, r#"amount 37 · currency "EUR · approved cfo""#);
-        assert_eq!(said(json!({"note": "paid: yes", "to": "a\"b"})), r#"note "paid: yes" · to "a\"b""#);
-        assert_eq!(said(json!({"amount 1 EUR · to": "x"})), r#""amount 1 EUR · to" x"#);
-        assert_eq!(said(json!({"to": "[2]", "empty": "", "none": null})), r#"to "[2]" · empty "" · none null"#);
-        assert_eq!(said(json!({"amount": "37 · 9", "currency": "EUR"})), r#""37 · 9" EUR"#);
+        assert_eq!(line(json!({"note": "paid: yes", "to": "a\"b"})), r#"note "paid: yes" · to "a\"b""#);
+        assert_eq!(line(json!({"amount 1 EUR · to": "x"})), r#""amount 1 EUR · to" x"#);
+        assert_eq!(line(json!({"to": "[2]", "empty": "", "none": null})), r#"to "[2]" · empty "" · none null"#);
+        assert_eq!(line(json!({"amount": "37 · 9", "currency": "EUR"})), r#""37 · 9" EUR"#);
     }
 
     #[test]
     fn a_long_value_or_name_hides_no_amount() {
         let fields = json!({("a".repeat(200)): "b".repeat(200), "amount": 37, "currency": "EUR", "z": "c".repeat(200)});
-        let said = in_words(fields.as_object().unwrap(), 160);
-        assert!(said.starts_with("37 EUR · \"aaaa") && said.contains("…\" · z \"cccc"), "{said}");
+        let line = in_words(fields.as_object().unwrap(), 160);
+        assert!(line.starts_with("37 EUR · \"aaaa") && line.contains("…\" · z \"cccc"), "{line}");
     }
 
     #[test]
-    fn a_request_about_no_call_has_none() {
+    fn a_request_about_no_call_has_no_arguments() {
         assert_eq!(arguments(&sample::approval().spec.request, 40), None);
         assert_eq!(arguments(&sample::question().spec.request, 40), None);
     }

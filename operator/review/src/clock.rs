@@ -21,16 +21,17 @@ pub fn distance(at: Moment, now: Moment) -> String {
 pub fn length(length: Duration) -> String {
     let seconds = length.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
-    let two = |whole: u64, unit: &str, rest: u64, small: &str| {
+    let two_units = |whole: u64, unit: &str, rest: u64, small: &str| {
         if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{small}") }
     };
+    // The bounds are those of kubectl.
     match seconds {
         0..120 => format!("{seconds}s"),
-        120..600 => two(minutes, "m", seconds % 60, "s"),
+        120..600 => two_units(minutes, "m", seconds % 60, "s"),
         600..10_800 => format!("{minutes}m"),
-        10_800..28_800 => two(hours, "h", minutes % 60, "m"),
+        10_800..28_800 => two_units(hours, "h", minutes % 60, "m"),
         28_800..172_800 => format!("{hours}h"),
-        172_800..691_200 => two(days, "d", hours % 24, "h"),
+        172_800..691_200 => two_units(days, "d", hours % 24, "h"),
         _ => format!("{days}d"),
     }
 }
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_and_the_future_are_told_apart() {
+    fn a_distance_is_in_the_past_or_in_the_future() {
         let now = now();
         assert_eq!(distance(now.after(Duration::from_secs(3600)), now), "in 60m");
         assert_eq!(distance(now, now.after(Duration::from_secs(3600))), "60m ago");

@@ -30,7 +30,9 @@ use crate::{
 };
 pub use question::label_of_question;
 
-use gate_lines::{BEFORE_RELEASE, ENDS, StepState, around, asks, failure, has_certain, released};
+use gate_lines::{
+    BEFORE_RELEASE, ENDS, StepState, failure_effect, gate_line, gates_around, has_certain_gate, release_lines,
+};
 
 /// The most lines about steps that follow.
 const MOST: usize = 6;
@@ -55,19 +57,19 @@ pub fn definition<'r>(request: &ApprovalRequest, run: &'r RunNow) -> Option<&'r 
 /// Returns the steps and gates that follow a verdict which decides the gate, in lines. `run`: the run of
 /// [`definition`], if it was read.
 pub fn lines(request: &ApprovalRequest, run: Option<&PlannedRun<'_>>, verdict: Verdict) -> Vec<String> {
-    let told = || vec![sequel(request, verdict)];
-    let Some(run) = run else { return told() };
+    let sequel_line = || vec![sequel(request, verdict)];
+    let Some(run) = run else { return sequel_line() };
     match verdict {
         Verdict::Reject if !request.after_reject.is_empty() => {
             let named = |name: &String| run.spec.steps.iter().find(|step| step.name == *name);
-            told().into_iter().chain(request.after_reject.iter().filter_map(named).map(|step| run.line(step))).collect()
+            sequel_line().into_iter().chain(request.after_reject.iter().filter_map(named).map(|step| run.line(step))).collect()
         }
-        Verdict::Reject | Verdict::Abort | Verdict::Escalate | Verdict::Defer => told(),
+        Verdict::Reject | Verdict::Abort | Verdict::Escalate | Verdict::Defer => sequel_line(),
         Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry => {
             if request.action.is_some() || is_at_tool(request) {
-                return run.at_tool(request, verdict);
+                return run.lines_at_tool(request, verdict);
             }
-            run.onward(request, verdict)
+            run.lines_after_gate(request, verdict)
         }
     }
 }
@@ -112,14 +114,14 @@ pub fn decided(workflow: &Workflow, approval: &str, now: Moment, most: usize) ->
         .filter_map(|record| Some((record.seq, record, record.decision.as_ref()?)))
         .collect();
     decided.sort_by_key(|(seq, ..)| std::cmp::Reverse(*seq));
-    let told = |outcome: &Outcome| {
+    let outcome_line = |outcome: &Outcome| {
         let reason = outcome.reason.as_ref().map(|reason| format!(": {}", one_line(reason, TARGET)));
         format!("{}{}", decisions::outcome(outcome, now), reason.unwrap_or_default())
     };
     decided
         .into_iter()
         .take(most)
-        .map(|(_, record, outcome)| format!("{}: {}", one_line(&record.path, 512), told(outcome)))
+        .map(|(_, record, outcome)| format!("{}: {}", one_line(&record.path, 512), outcome_line(outcome)))
         .collect()
 }
 
@@ -127,12 +129,12 @@ pub fn decided(workflow: &Workflow, approval: &str, now: Moment, most: usize) ->
 fn step_at<'w>(spec: &'w WorkflowSpec, path: &str) -> Option<&'w Step> {
     let names: Vec<&str> =
         RecordPath::new(path).segments().filter(|part| !part.is_part()).map(|part| part.name()).collect();
-    let is_it = |step: &&Step| match names.as_slice() {
+    let is_named = |step: &&Step| match names.as_slice() {
         [name] => step.branch.is_none() && step.name == *name,
         [branch, name] => step.branch.as_deref() == Some(*branch) && step.name == *name,
         _ => false,
     };
-    spec.steps.iter().find(is_it)
+    spec.steps.iter().find(is_named)
 }
 
 /// A run with its spec and with the plan of the engine, which knows the gates that ask.
@@ -159,7 +161,7 @@ impl<'w> PlannedRun<'w> {
     }
 
     /// Returns the lines after a verdict on a call or a question of an agent. The agent chooses its next action itself.
-    fn at_tool(&self, request: &ApprovalRequest, verdict: Verdict) -> Vec<String> {
+    fn lines_at_tool(&self, request: &ApprovalRequest, verdict: Verdict) -> Vec<String> {
         let target = line(request).filter(|_| call(request).is_some() && verdict == Verdict::Approve);
         let first = match target {
             Some(target) => format!("{}: {target}", sequel(request, verdict)),
@@ -175,7 +177,7 @@ impl<'w> PlannedRun<'w> {
             }
             (_, _) => Vec::new(),
         };
-        let about = gates.iter().map(|gate| format!("{} about the same call", asks(gate)));
+        let about = gates.iter().map(|gate| format!("{} about the same call", gate_line(gate)));
         let asking = request.action.as_ref().map_or(0, |action| action.gates.len());
         let is_more = call(request).is_some() && verdict == Verdict::Approve && self.plan.gates_of_calls() > asking;
         let more = is_more.then(|| "other gates of this run may ask about this call first".to_owned());
@@ -184,7 +186,7 @@ impl<'w> PlannedRun<'w> {
     }
 
     /// Returns the lines after a verdict with which the run goes on.
-    fn onward(&self, request: &ApprovalRequest, verdict: Verdict) -> Vec<String> {
+    fn lines_after_gate(&self, request: &ApprovalRequest, verdict: Verdict) -> Vec<String> {
         let gate = &request.gate;
         let step = step_at(self.spec, &gate.path);
         let is_retry = verdict == Verdict::Retry;
@@ -194,36 +196,36 @@ impl<'w> PlannedRun<'w> {
             }
             (Some(_), _) if is_retry => vec![ASKS_AGAIN.to_owned()],
             (Some(GatePlace::Start(then)), _) => {
-                let next = if has_certain(&then) { Vec::new() } else { self.start() };
-                then.iter().map(asks).chain(next).collect()
+                let next = if has_certain_gate(&then) { Vec::new() } else { self.first_lines() };
+                then.iter().map(gate_line).chain(next).collect()
             }
             (Some(GatePlace::Step { path, .. }), _) if verdict == Verdict::Skip => {
-                step_at(self.spec, path).map_or_else(open, |step| self.after(step, request))
+                step_at(self.spec, path).map_or_else(open_lines, |step| self.lines_after_step(step, request))
             }
             (Some(GatePlace::Step { path, agent, then, after_change }), _) => {
                 let is_changed = verdict == Verdict::Modify;
                 let (gates, about) =
                     if is_changed { (after_change, "the changed call") } else { (then, "the same call") };
-                self.before_step((step_at(self.spec, path), agent), &gates, about, request)
+                self.lines_before_step((step_at(self.spec, path), agent), &gates, about, request)
             }
-            (Some(GatePlace::End(then)), _) => released(&then, gate.type_, verdict),
+            (Some(GatePlace::End(then)), _) => release_lines(&then, gate.type_, verdict),
             (None, Some(step)) => match (gate.type_, verdict) {
-                (GateType::ErrorEscalation, Verdict::Modify) => self.repeats(step, StepState::Changed),
-                (GateType::ErrorEscalation, Verdict::Retry | Verdict::Respond) => self.repeats(step, StepState::Again),
-                (GateType::OutputValidation, Verdict::Retry) => self.repeats(step, StepState::Again),
+                (GateType::ErrorEscalation, Verdict::Modify) => self.repeat_lines(step, StepState::Changed),
+                (GateType::ErrorEscalation, Verdict::Retry | Verdict::Respond) => self.repeat_lines(step, StepState::Again),
+                (GateType::OutputValidation, Verdict::Retry) => self.repeat_lines(step, StepState::Again),
                 (_, Verdict::Retry) => vec![ASKS_AGAIN.to_owned()],
-                (_, _) => self.after(step, request),
+                (_, _) => self.lines_after_step(step, request),
             },
-            (None, None) => self.after_gate_of_pattern(request, verdict).unwrap_or_else(open),
+            (None, None) => self.lines_after_gate_of_pattern(request, verdict).unwrap_or_else(open_lines),
         }
     }
 
-    fn repeats(&self, step: &Step, state: StepState) -> Vec<String> {
+    fn repeat_lines(&self, step: &Step, state: StepState) -> Vec<String> {
         vec![format!("the step runs again: {}", self.line_in(step, state))]
     }
 
     /// Returns the lines after a gate before a step: the other gates that ask about the step, and the step.
-    fn before_step(
+    fn lines_before_step(
         &self,
         (step, agent): (Option<&'w Step>, Option<&str>),
         gates: &[GateAhead<'_>],
@@ -236,18 +238,18 @@ impl<'w> PlannedRun<'w> {
             (None, Some(agent)) => format!("agent {}", one_line(agent, 63)),
             (None, None) => "an agent, which writes the result again".to_owned(),
         };
-        let waits = has_certain(gates) || step.is_some_and(|step| self.asks_about_answer(step));
+        let waits = has_certain_gate(gates) || step.is_some_and(|step| self.asks_about_answer(step));
         let next = match step {
-            Some(step) if !waits => self.after(step, request),
-            None if !waits => open(),
+            Some(step) if !waits => self.lines_after_step(step, request),
+            None if !waits => open_lines(),
             Some(_) | None => Vec::new(),
         };
-        let asked = gates.iter().map(|gate| format!("{} about {about}", asks(gate)));
+        let asked = gates.iter().map(|gate| format!("{} about {about}", gate_line(gate)));
         asked.chain([format!("{now}: {what}")]).chain(next).collect()
     }
 
     /// Returns the lines after a gate that the pattern has between its agents, or `None` for any other gate.
-    fn after_gate_of_pattern(&self, request: &ApprovalRequest, verdict: Verdict) -> Option<Vec<String>> {
+    fn lines_after_gate_of_pattern(&self, request: &ApprovalRequest, verdict: Verdict) -> Option<Vec<String>> {
         let pattern = self.spec.pattern.as_ref()?;
         let place = RecordPath::new(&request.gate.path).place();
         let plans_again = matches!(verdict, Verdict::Respond | Verdict::Retry);
@@ -262,14 +264,14 @@ impl<'w> PlannedRun<'w> {
             let chosen = request.reviews.as_ref().map(|review| review.response.as_str());
             let chosen = chosen.filter(|_| verdict == Verdict::Approve);
             let is_chosen = |step: &&Step| chosen.is_some() && step.branch.as_deref() == chosen;
-            let steps: Vec<&Step> = self.ordered().into_iter().filter(is_chosen).collect();
-            let next = if steps.is_empty() { Vec::new() } else { self.chain(&steps, None) };
+            let steps: Vec<&Step> = self.ordered_steps().into_iter().filter(is_chosen).collect();
+            let next = if steps.is_empty() { Vec::new() } else { self.chain_lines(&steps, None) };
             return Some(std::iter::once("the steps of the chosen route run".to_owned()).chain(next).collect());
         }
         if let (Some(drafts), ".review") = (&pattern.evaluator_optimizer, &*place) {
             let scored = self.before_turn(".evaluator");
             return Some(match verdict {
-                Verdict::Approve => std::iter::once("this draft is the result".to_owned()).chain(self.end()).collect(),
+                Verdict::Approve => std::iter::once("this draft is the result".to_owned()).chain(self.end_lines()).collect(),
                 Verdict::Modify => vec![format!("your draft is scored next{scored}")],
                 Verdict::Respond
                 | Verdict::Skip
@@ -293,18 +295,18 @@ impl<'w> PlannedRun<'w> {
             ".decomposition" => {
                 let first = format!("agent {worker} does each part of the work{before}");
                 let gate = self.plan.gate_at(".reduce-review");
-                let asked = gate.iter().map(|gate| format!("then {} about the parts", asks(gate)));
+                let asked = gate.iter().map(|gate| format!("then {} about the parts", gate_line(gate)));
                 let next = if gate.as_ref().is_some_and(|gate| gate.is_certain) {
                     Vec::new()
                 } else {
-                    self.chain(&self.joined(workers), None)
+                    self.chain_lines(&self.joining_steps(workers), None)
                 };
                 Some(std::iter::once(first).chain(asked).chain(next).collect())
             }
             ".reduce-review" if verdict == Verdict::Retry => {
                 Some(vec![format!("agent {worker} does parts of the work again, and {ASKS_AGAIN}{before}")])
             }
-            ".reduce-review" => Some(self.chain(&self.joined(workers), None)),
+            ".reduce-review" => Some(self.chain_lines(&self.joining_steps(workers), None)),
             _ => None,
         }
     }
@@ -313,75 +315,84 @@ impl<'w> PlannedRun<'w> {
     /// agent.
     fn before_turn(&self, path: &str) -> String {
         let gates = self.plan.gates_of_step(path);
-        gates.map(|gates| around(&gates, StepState::Ahead)).unwrap_or_default()
+        gates.map(|gates| gates_around(&gates, StepState::Ahead)).unwrap_or_default()
     }
 
     /// Returns the steps that join the work of an orchestrator, in their order.
-    fn joined(&self, workers: &OrchestratorWorkers) -> Vec<&'w Step> {
+    fn joining_steps(&self, workers: &OrchestratorWorkers) -> Vec<&'w Step> {
         let named = [&workers.reduce, &workers.writeup].into_iter().flatten();
         named.filter_map(|name| self.spec.steps.iter().find(|step| step.name == *name)).collect()
     }
 
     /// Returns the lines about the first steps of the spec.
-    fn start(&self) -> Vec<String> {
+    fn first_lines(&self) -> Vec<String> {
         match &self.spec.pattern {
-            None => self.chain(&self.ordered(), None),
-            Some(_) => open(),
+            None => self.chain_lines(&self.ordered_steps(), None),
+            Some(_) => open_lines(),
         }
     }
 
     /// Returns the steps that run in order, without those that run as tools.
-    fn ordered(&self) -> Vec<&'w Step> {
+    fn ordered_steps(&self) -> Vec<&'w Step> {
         self.spec.steps.iter().filter(|step| !self.spec.runs_as_tool(step)).collect()
     }
 
     /// Returns the lines after a step, by the pattern.
-    fn after(&self, step: &Step, request: &ApprovalRequest) -> Vec<String> {
+    fn lines_after_step(&self, step: &Step, request: &ApprovalRequest) -> Vec<String> {
         let rest_of = |steps: Vec<&'w Step>| -> Vec<&'w Step> {
-            steps.into_iter().skip_while(|one| one.name != step.name).skip(1).collect()
+            steps.into_iter().skip_while(|other| other.name != step.name).skip(1).collect()
         };
-        let of_branch = || self.ordered().into_iter().filter(|one| one.branch == step.branch).collect();
-        let Some(pattern) = &self.spec.pattern else { return self.chain(&rest_of(self.ordered()), Some(request)) };
+        let of_branch = || self.ordered_steps().into_iter().filter(|other| other.branch == step.branch).collect();
+        let Some(pattern) = &self.spec.pattern else { return self.chain_lines(&rest_of(self.ordered_steps()), Some(request)) };
         if pattern.routing.is_some() {
-            return self.chain(&rest_of(of_branch()), Some(request));
+            return self.chain_lines(&rest_of(of_branch()), Some(request));
         }
         if let Some(parallel) = &pattern.parallel {
-            let reduce = parallel.reduce.as_ref().and_then(|name| self.spec.steps.iter().find(|one| one.name == *name));
-            if step.branch.is_none() {
-                return self.end();
-            }
-            let rest = rest_of(of_branch());
-            let (mut lines, waits) = self.until_gate(&rest, Some(request));
-            if lines.len() <= MOST && !waits {
-                lines.push("then the run waits until all branches have ended".to_owned());
-                lines.extend(self.chain(reduce.as_slice(), Some(request)));
-            }
-            return lines;
+            return match step.branch {
+                Some(_) => self.lines_in_branch(&rest_of(of_branch()), parallel.reduce.as_ref(), request),
+                None => self.end_lines(),
+            };
         }
         if pattern.dag.is_some() {
-            let waiting_for = |before: &Step| -> Vec<&'w Step> {
-                self.ordered().into_iter().filter(|one| one.depends_on.contains(&before.name)).collect()
-            };
-            let waits = waiting_for(step);
-            let lines: Vec<_> = waits.iter().map(|one| self.waiting(one, step)).collect();
-            let last = || vec!["no other step waits for it; the run ends when its other steps have ended".to_owned()];
-            let mut lines = if lines.is_empty() { last() } else { shortened(lines) };
-            if waits.iter().any(|one| !waiting_for(one).is_empty()) {
-                lines.push(LATER.to_owned());
-            }
-            return lines.into_iter().chain(self.gates_at_end()).collect();
+            return self.dag_lines(step);
         }
         if let Some(graph) = &pattern.graph {
-            return self.edges(&graph.edges, step);
+            return self.edge_lines(&graph.edges, step);
         }
         if let Some(workers) = &pattern.orchestrator_workers {
-            return self.chain(&rest_of(self.joined(workers)), Some(request));
+            return self.chain_lines(&rest_of(self.joining_steps(workers)), Some(request));
         }
-        self.chain(&rest_of(self.ordered()), Some(request))
+        self.chain_lines(&rest_of(self.ordered_steps()), Some(request))
+    }
+
+    /// Returns the lines of the rest of a branch, and of the step `reduce` that follows all branches.
+    fn lines_in_branch(&self, rest: &[&'w Step], reduce: Option<&String>, request: &ApprovalRequest) -> Vec<String> {
+        let (mut lines, waits) = self.lines_until_gate(rest, Some(request));
+        if lines.len() <= MOST && !waits {
+            let reduce = reduce.and_then(|name| self.spec.steps.iter().find(|step| step.name == *name));
+            lines.push("then the run waits until all branches have ended".to_owned());
+            lines.extend(self.chain_lines(reduce.as_slice(), Some(request)));
+        }
+        lines
+    }
+
+    /// Returns the lines after a step of a `dag`: the steps that wait for it, or the line that no step waits for it.
+    fn dag_lines(&self, step: &Step) -> Vec<String> {
+        let waiting_for = |before: &Step| -> Vec<&'w Step> {
+            self.ordered_steps().into_iter().filter(|next| next.depends_on.contains(&before.name)).collect()
+        };
+        let waiting = waiting_for(step);
+        let lines: Vec<_> = waiting.iter().map(|next| self.waiting_line(next, step)).collect();
+        let last = || vec!["no other step waits for it; the run ends when its other steps have ended".to_owned()];
+        let mut lines = if lines.is_empty() { last() } else { shorten(lines) };
+        if waiting.iter().any(|next| !waiting_for(next).is_empty()) {
+            lines.push(LATER.to_owned());
+        }
+        lines.into_iter().chain(self.gates_at_end()).collect()
     }
 
     /// Returns the line of a step of a `dag` with the steps that it waits for besides `before`.
-    fn waiting(&self, step: &Step, before: &Step) -> String {
+    fn waiting_line(&self, step: &Step, before: &Step) -> String {
         let others: Vec<_> = step.depends_on.iter().filter(|name| **name != before.name).cloned().collect();
         let line = self.line(step);
         if others.is_empty() {
@@ -392,8 +403,8 @@ impl<'w> PlannedRun<'w> {
     }
 
     /// Returns a line for each edge of a graph that the run can follow after a step.
-    fn edges(&self, edges: &[Edge], step: &Step) -> Vec<String> {
-        let to = |name: &str| match self.spec.steps.iter().find(|one| one.name == name) {
+    fn edge_lines(&self, edges: &[Edge], step: &Step) -> Vec<String> {
+        let to = |name: &str| match self.spec.steps.iter().find(|step| step.name == name) {
             Some(step) => self.line(step),
             None => format!("step {}", one_line(name, 63)),
         };
@@ -407,7 +418,7 @@ impl<'w> PlannedRun<'w> {
             }
             for choice in &edge.choose {
                 is_certain |= choice.when == "else";
-                let when = if choice.when == "else" { "otherwise ".to_owned() } else { condition(&choice.when) };
+                let when = if choice.when == "else" { "otherwise ".to_owned() } else { condition_prefix(&choice.when) };
                 lines.push(format!("{when}{}", to(&choice.to)));
             }
             if is_certain {
@@ -415,57 +426,57 @@ impl<'w> PlannedRun<'w> {
             }
         }
         if lines.is_empty() {
-            return self.end();
+            return self.end_lines();
         }
         let last = if is_certain { "after that the edges of its graph decide" } else { "otherwise the run ends" };
-        let mut lines = shortened(lines);
+        let mut lines = shorten(lines);
         lines.push(last.to_owned());
         lines.extend(self.gates_at_end());
         lines
     }
 
     /// Returns the lines of steps in order, up to the next gate that asks in any case, or to the end of the run.
-    fn chain(&self, steps: &[&'w Step], request: Option<&ApprovalRequest>) -> Vec<String> {
-        let (mut lines, waits) = self.until_gate(steps, request);
+    fn chain_lines(&self, steps: &[&'w Step], request: Option<&ApprovalRequest>) -> Vec<String> {
+        let (mut lines, waits) = self.lines_until_gate(steps, request);
         if lines.len() <= MOST && !waits {
-            lines.extend(self.end());
+            lines.extend(self.end_lines());
         }
         lines
     }
 
-    /// Returns the lines of steps up to the next gate that asks in any case, and whether there is such a gate. Its own
-    /// request shows the steps after it.
-    fn until_gate(&self, steps: &[&'w Step], request: Option<&ApprovalRequest>) -> (Vec<String>, bool) {
-        let gate = steps.iter().position(|step| self.waits_at(step));
-        let count = gate.map_or(steps.len(), |at| at + 1);
-        let lines = steps.iter().take(count.min(MOST)).map(|step| self.line(step) + body(step, request));
+    /// Returns the lines of steps up to the next gate that asks in any case, and whether there is such a gate. The
+    /// request of that gate shows the steps after it.
+    fn lines_until_gate(&self, steps: &[&'w Step], request: Option<&ApprovalRequest>) -> (Vec<String>, bool) {
+        let gate = steps.iter().position(|step| self.always_asks_at(step));
+        let count = gate.map_or(steps.len(), |index| index + 1);
+        let lines = steps.iter().take(count.min(MOST)).map(|step| self.line(step) + body_note(step, request));
         (lines.chain(and_more(count)).collect(), gate.is_some())
     }
 
     /// Whether the run asks people at a step in any case, before it runs a later step. A step with `onError: Continue`
     /// can fail before its gates ask.
-    fn waits_at(&self, step: &Step) -> bool {
+    fn always_asks_at(&self, step: &Step) -> bool {
         let path = path_of(step);
         if step.hitl.is_some() {
             return self.plan.gate_at(&path).is_some_and(|gate| gate.is_certain);
         }
-        let gates = self.plan.gates_of_step(&path).filter(|_| !goes_on(step));
-        gates.is_some_and(|gates| has_certain(&gates.before) || gates.output.is_some_and(|gate| gate.is_certain))
+        let gates = self.plan.gates_of_step(&path).filter(|_| !continues_on_error(step));
+        gates.is_some_and(|gates| has_certain_gate(&gates.before) || gates.output.is_some_and(|gate| gate.is_certain))
     }
 
     /// Whether people are asked about every answer of a step before a later step runs.
     fn asks_about_answer(&self, step: &Step) -> bool {
-        let gates = self.plan.gates_of_step(&path_of(step)).filter(|_| !goes_on(step));
+        let gates = self.plan.gates_of_step(&path_of(step)).filter(|_| !continues_on_error(step));
         gates.and_then(|gates| gates.output).is_some_and(|gate| gate.is_certain)
     }
 
     /// Returns the lines about the gates before the outputs are released.
     fn gates_at_end(&self) -> impl Iterator<Item = String> {
-        self.plan.gates_at_end().into_iter().map(|gate| asks(&gate) + BEFORE_RELEASE)
+        self.plan.gates_at_end().into_iter().map(|gate| gate_line(&gate) + BEFORE_RELEASE)
     }
 
     /// Returns the lines about the end of the run.
-    fn end(&self) -> Vec<String> {
+    fn end_lines(&self) -> Vec<String> {
         self.gates_at_end().chain([ENDS.to_owned()]).collect()
     }
 
@@ -480,12 +491,12 @@ impl<'w> PlannedRun<'w> {
         if let Some(hitl) = &step.hitl {
             let gate = self.plan.gate_at(&path);
             let unknown = || format!("gate {name} may ask {}", subjects(&hitl.approvers));
-            return gate.map_or_else(unknown, |gate| asks(&gate));
+            return gate.map_or_else(unknown, |gate| gate_line(&gate));
         }
         let is_settled = step.skip_if.is_none() || state != StepState::Ahead;
         let unless = if is_settled { "" } else { ", unless its condition leaves it out" };
         let what = if let Some(http) = &step.http {
-            format!("{} {}", http.method.unwrap_or_default().name(), filled(&http.url))
+            format!("{} {}", http.method.unwrap_or_default().name(), template_text(&http.url))
         } else if let Some(mcp) = &step.mcp {
             format!("tool {} of the server {}", one_line(&mcp.tool, 64), one_line(&mcp.server, 20))
         } else if let Some(pod) = &step.pod {
@@ -496,17 +507,17 @@ impl<'w> PlannedRun<'w> {
             "a text of the run".to_owned()
         };
         let gates = self.plan.gates_of_step(&path);
-        let asked = gates.as_ref().map(|gates| around(gates, state)).unwrap_or_default();
-        format!("step {name}: {what}{unless}{asked}{}", failure(step, gates.and_then(|gates| gates.failure)))
+        let asked = gates.as_ref().map(|gates| gates_around(gates, state)).unwrap_or_default();
+        format!("step {name}: {what}{unless}{asked}{}", failure_effect(step, gates.and_then(|gates| gates.failure)))
     }
 }
 
 /// Whether the run goes on when a step fails.
-fn goes_on(step: &Step) -> bool {
+fn continues_on_error(step: &Step) -> bool {
     step.on_error == Some(OnError::Continue)
 }
 
-fn open() -> Vec<String> {
+fn open_lines() -> Vec<String> {
     vec![OPEN.to_owned()]
 }
 
@@ -519,7 +530,7 @@ fn path_of(step: &Step) -> String {
 }
 
 /// Returns the first [`MOST`] lines, and a line with the number of the others.
-fn shortened(mut lines: Vec<String>) -> Vec<String> {
+fn shorten(mut lines: Vec<String>) -> Vec<String> {
     let more = and_more(lines.len());
     lines.truncate(MOST);
     lines.extend(more);
@@ -532,12 +543,12 @@ fn and_more(count: usize) -> Option<String> {
     (more > 0).then(|| format!("and {more} more"))
 }
 
-fn condition(when: &str) -> String {
+fn condition_prefix(when: &str) -> String {
     format!("if {}: ", one_line(when, 200))
 }
 
 /// Returns the end of the line of an http step whose body is the reviewed text; empty for any other step.
-fn body(step: &Step, request: Option<&ApprovalRequest>) -> &'static str {
+fn body_note(step: &Step, request: Option<&ApprovalRequest>) -> &'static str {
     let template = step.http.as_ref().and_then(|http| http.body.as_ref());
     // Only these gates review a response; the others review the text that is sent.
     let is_response =
@@ -549,7 +560,7 @@ fn body(step: &Step, request: Option<&ApprovalRequest>) -> &'static str {
     if bare == own { "; its body is the text below" } else { "" }
 }
 
-fn filled(template: &str) -> String {
+fn template_text(template: &str) -> String {
     let values = if template.contains("{{") { " (with values that are filled in then)" } else { "" };
     format!("{}{values}", one_line(template, TARGET))
 }

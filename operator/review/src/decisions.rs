@@ -1,6 +1,6 @@
 //! Words about the decisions so far: each decision, the outcome, and whether the reader can decide.
 //!
-//! **Invariant:** no vote is counted here; every count is the status's.
+//! **Invariant:** no vote is counted here; every count is read from the status.
 
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalStatus, Decision, Moment, Outcome, Verdict};
@@ -167,44 +167,44 @@ mod tests {
     use crate::sample;
 
     #[test]
-    fn who_has_voted_reads_what_is_still_needed_and_others_who_is_asked() {
+    fn a_voter_sees_the_missing_votes_and_others_see_the_approvers() {
         let mut approval = sample::approval();
         approval.spec.request.quorums[0].threshold = 2;
         let alice = sample::me("alice@example.com", &[]);
-        let told = |approval: &Approval, me: &Me| instead(approval, me, sample::now());
-        assert_eq!(told(&approval, &alice), None);
+        let sentence = |approval: &Approval, me: &Me| instead(approval, me, sample::now());
+        assert_eq!(sentence(&approval, &alice), None);
         let other = "You are not asked here: alice@example.com, group finance are.";
-        assert_eq!(told(&approval, &sample::me("mallory@example.com", &[])).as_deref(), Some(other));
+        assert_eq!(sentence(&approval, &sample::me("mallory@example.com", &[])).as_deref(), Some(other));
         approval.spec.decisions.insert("alice@example.com".into(), Decision::new(Verdict::Approve));
-        assert_eq!(told(&approval, &alice).as_deref(), Some("You approved. Recorded, not counted yet."));
+        assert_eq!(sentence(&approval, &alice).as_deref(), Some("You approved. Recorded, not counted yet."));
         assert!(has_uncounted(&approval));
         let vote = json!({"key": "alice@example.com", "user": "alice@example.com", "verdict": "Approve", "attempt": 1,
             "at": "2026-11-22T10:00:00Z", "epoch": "epoch-1"});
         approval.status.as_mut().unwrap().votes.push(serde_json::from_value(vote).unwrap());
         let counted = "You approved. Recorded and counted. 1 more is needed.";
-        assert_eq!(told(&approval, &alice).as_deref(), Some(counted));
+        assert_eq!(sentence(&approval, &alice).as_deref(), Some(counted));
         assert!(!has_uncounted(&approval));
     }
 
     #[test]
-    fn a_second_account_is_told_whether_the_first_vote_counts() {
+    fn a_second_account_sees_the_state_of_the_first_vote() {
         let mut approval = sample::approval();
         let persons = json!([{"pattern": "github:([a-z]+)", "person": "$1@example.com"}, {"pattern": "(.+@example[.]com)", "person": "$1"}]);
         approval.spec.request.persons = serde_json::from_value(persons).unwrap();
         approval.spec.decisions.insert("bob@example.com".into(), Decision::new(Verdict::Approve));
-        let told = |approval: &Approval| standing(approval, &sample::me("github:bob", &["finance"]), sample::now());
+        let sentence = |approval: &Approval| standing(approval, &sample::me("github:bob", &["finance"]), sample::now());
         let both = "both names are one person, and of their votes the most cautious one counts";
         let recorded = format!("github:bob: already recorded as bob@example.com, not counted yet: {both}");
-        assert_eq!(told(&approval), recorded);
+        assert_eq!(sentence(&approval), recorded);
         let vote = json!({"key": "bob@example.com", "user": "bob@example.com", "verdict": "Approve", "attempt": 1,
             "at": "2026-11-22T10:00:00Z", "epoch": "epoch-1"});
         let status = approval.status.as_mut().unwrap();
         status.votes.push(serde_json::from_value(vote).unwrap());
-        assert_eq!(told(&approval), format!("github:bob: already counted as bob@example.com: {both}"));
+        assert_eq!(sentence(&approval), format!("github:bob: already counted as bob@example.com: {both}"));
         let status = approval.status.as_mut().unwrap();
         status.votes.clear();
         let invalid = json!({"bob@example.com": {"attempt": 1, "why": "no such field"}});
         status.invalid = serde_json::from_value(invalid).unwrap();
-        assert_eq!(told(&approval), "github:bob, one of the approvers", "that vote does not count");
+        assert_eq!(sentence(&approval), "github:bob, one of the approvers", "that vote does not count");
     }
 }

@@ -1,4 +1,4 @@
-//! The parameters with which an editor begins, and those that were changed in it.
+//! The parameters with which an editor begins, and the parameters that were changed in the editor.
 
 use serde_json::{Map, Value};
 use signoff_engine::gate::parameters;
@@ -10,33 +10,33 @@ pub fn parameters_to_edit(schema: &Value, reviewed: Option<&str>) -> Map<String,
     let example = parameters::example(schema);
     let (Some(text), Some(fields)) = (reviewed, schema["properties"].as_object()) else { return example };
     let structured = serde_json::from_str::<Value>(text).ok();
-    let one = |name: &str, value: Value| Map::from_iter([(name.to_owned(), value)]);
+    let single = |name: &str, value: Value| Map::from_iter([(name.to_owned(), value)]);
     let only = fields.keys().next().filter(|_| fields.len() == 1).map_or("", String::as_str);
     match (only, structured) {
-        ("response", Some(value @ (Value::Object(_) | Value::Array(_)))) => one(only, value),
-        ("arguments", Some(value @ Value::Object(_))) => one(only, value),
-        ("response" | "draft", _) => one(only, Value::from(text)),
-        ("subtasks", Some(tasks @ Value::Array(_))) => one(only, tasks),
+        ("response", Some(value @ (Value::Object(_) | Value::Array(_)))) => single(only, value),
+        ("arguments", Some(value @ Value::Object(_))) => single(only, value),
+        ("response" | "draft", _) => single(only, Value::from(text)),
+        ("subtasks", Some(tasks @ Value::Array(_))) => single(only, tasks),
         ("route", _)
             if schema["properties"]["route"]["enum"].as_array().is_some_and(|all| all.contains(&text.into())) =>
         {
-            one(only, Value::from(text))
+            single(only, Value::from(text))
         }
         _ => {
-            let known = call_of(text).map(|call| fields.keys().filter_map(|name| field(&call, name)).collect());
+            let known = parse_call(text).map(|call| fields.keys().filter_map(|name| editable_field(&call, name)).collect());
             known.filter(|known: &Map<_, _>| !known.is_empty()).unwrap_or(example)
         }
     }
 }
 
 /// Returns the fields of a call that is shown as YAML. A line about the call can stand above them.
-fn call_of(text: &str) -> Option<Map<String, Value>> {
+fn parse_call(text: &str) -> Option<Map<String, Value>> {
     let read = |yaml: &str| serde_saphyr::from_str::<Map<String, Value>>(yaml).ok();
     read(text).or_else(|| read(text.split_once('\n')?.1))
 }
 
 /// Returns a field that an edit can change, with its present value. An object or a list is returned as JSON text.
-fn field(call: &Map<String, Value>, name: &str) -> Option<(String, Value)> {
+fn editable_field(call: &Map<String, Value>, name: &str) -> Option<(String, Value)> {
     let value = match name {
         "memory" | "cpu" => call.get("resources")?.get("limits")?.get(name)?,
         name => call.get(name)?,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_changed_is_not_sent() {
+    fn unchanged_parameters_are_not_sent() {
         let map = |value: Value| value.as_object().unwrap().clone();
         let before = map(json!({"url": "a", "body": "b"}));
         let changed = |schema: &Value, after: Value| Value::Object(changed_only(schema, &before, map(after)));

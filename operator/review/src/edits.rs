@@ -95,33 +95,33 @@ fn person_and_gate(edit: &Edit) -> String {
 /// be shown.
 pub async fn originals(client: &Client, namespace: &str, approval: &Approval) -> Vec<Result<String, String>> {
     let request = &approval.spec.request;
-    let by: Vec<&Edit> = request.reviews.iter().flat_map(|review| &review.by).collect();
-    if by.is_empty() {
+    let edits: Vec<&Edit> = request.reviews.iter().flat_map(|review| &review.by).collect();
+    if edits.is_empty() {
         return Vec::new();
     }
     let resource = kube::api::ApiResource::erase::<Approval>(&());
     let approvals = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
-    let listed = match approvals.list(&ListParams::default().labels(&selector(request, &by))).await {
+    let listed = match approvals.list(&ListParams::default().labels(&edit_selector(request, &edits))).await {
         Ok(listed) => listed.items,
         Err(error) => {
             let why = format!("{ORIGINAL} cannot be read: {}", one_line(&error.to_string(), 300));
-            return by.iter().map(|_| Err(why.clone())).collect();
+            return edits.iter().map(|_| Err(why.clone())).collect();
         }
     };
     let requests: Vec<_> =
         listed.iter().filter_map(|object| Some(Seen::of(object).ok()?.approval.spec.request)).collect();
     let mut found = Vec::new();
-    for edit in by {
-        found.push(original(client, namespace, request, &requests, edit).await);
+    for edit in edits {
+        found.push(fetch_original(client, namespace, request, &requests, edit).await);
     }
     found
 }
 
 /// Returns the label selector for the Approvals of the gates that were edited.
-fn selector(request: &ApprovalRequest, by: &[&Edit]) -> String {
+fn edit_selector(request: &ApprovalRequest, edits: &[&Edit]) -> String {
     let of_run = format!("{}={}", names::LABEL_WORKFLOW_UID, request.workflow.uid);
     // Gates that asked together have one name, with commas.
-    let gates: BTreeSet<&str> = by.iter().flat_map(|edit| edit.gate.split(", ")).collect();
+    let gates: BTreeSet<&str> = edits.iter().flat_map(|edit| edit.gate.split(", ")).collect();
     let is_name = |gate: &&str| gate.starts_with(|c: char| c.is_ascii_alphanumeric());
     if gates.iter().all(is_name) {
         let gates: Vec<_> = gates.into_iter().collect();
@@ -130,10 +130,10 @@ fn selector(request: &ApprovalRequest, by: &[&Edit]) -> String {
     of_run
 }
 
-async fn original(
+async fn fetch_original(
     client: &Client,
     namespace: &str,
-    asked: &ApprovalRequest,
+    request: &ApprovalRequest,
     requests: &[ApprovalRequest],
     edit: &Edit,
 ) -> Result<String, String> {
@@ -141,7 +141,7 @@ async fn original(
     match of_gate.find_map(|request| request.shown_text(&edit.original)) {
         Some(Some(text)) => Ok(text.to_owned()),
         Some(None) => {
-            let bytes = value(client, namespace, &asked.workflow, &edit.original, ORIGINAL).await;
+            let bytes = value(client, namespace, &request.workflow, &edit.original, ORIGINAL).await;
             bytes
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
                 .map_err(|error: WholeTextError| error.to_string())
@@ -162,7 +162,7 @@ pub fn differences(
     let mut found = Vec::new();
     for (edit, before) in by.zip(originals) {
         let difference = match (before, &after) {
-            (Ok(before), Ok(after)) => Ok(difference(edit, before, after)),
+            (Ok(before), Ok(after)) => Ok(edit_difference(edit, before, after)),
             (Err(why), _) | (_, Err(why)) => Err(why.clone()),
         };
         found.push(difference);
@@ -173,7 +173,7 @@ pub fn differences(
 
 /// Returns the difference of two texts by lines, cut after [`MOST_LINES`]. `before`, `after`: the texts around the
 /// edit.
-fn difference(edit: &Edit, before: &str, after: &str) -> String {
+fn edit_difference(edit: &Edit, before: &str, after: &str) -> String {
     if edit.verdict == Verdict::Modify && before == after {
         return "nothing that is shown here was changed\n".to_owned();
     }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_editors_stand_in_the_heading_and_all_of_them_in_lines() {
+    fn a_heading_names_the_newest_editors_and_lines_name_all() {
         let mut request = edited();
         let review = request.reviews.as_mut().unwrap();
         assert_eq!(
@@ -228,21 +228,21 @@ mod tests {
         let mut edits = sample::edits();
         edits[0].gate = "money, guard".to_owned();
         let of_run = format!("signoff.dev/workflow-uid={}", request.workflow.uid);
-        let of = |edits: &[Edit]| selector(&request, &edits.iter().collect::<Vec<_>>());
-        assert_eq!(of(&edits), format!("{of_run},signoff.dev/gate in (guard,money,sql)"));
+        let selector_of = |edits: &[Edit]| edit_selector(&request, &edits.iter().collect::<Vec<_>>());
+        assert_eq!(selector_of(&edits), format!("{of_run},signoff.dev/gate in (guard,money,sql)"));
         edits[1].gate = ".output".to_owned();
-        assert_eq!(of(&edits), of_run);
+        assert_eq!(selector_of(&edits), of_run);
     }
 
     #[test]
     fn only_a_modify_has_a_text_before_it() {
         let request = sample::approval().spec.request;
-        let of = |verdict| {
+        let replaced_by = |verdict| {
             let outcome = Outcome { verdict: Some(verdict), ..Outcome::default() };
             replaced(&outcome, &request).map(|replaced| replaced.text.to_owned())
         };
-        assert_eq!(of(Verdict::Modify).as_deref(), Some("Dear ACME,\nwe refund 420 EUR."));
-        assert_eq!((of(Verdict::Approve), of(Verdict::Respond)), (None, None));
+        assert_eq!(replaced_by(Verdict::Modify).as_deref(), Some("Dear ACME,\nwe refund 420 EUR."));
+        assert_eq!((replaced_by(Verdict::Approve), replaced_by(Verdict::Respond)), (None, None));
     }
 
     #[test]
@@ -269,9 +269,9 @@ mod tests {
     }
 
     #[test]
-    fn a_long_difference_says_how_much_is_left_out() {
+    fn a_long_difference_ends_with_the_number_of_dropped_lines() {
         let edit = &sample::edits()[0];
-        let text = difference(edit, &"a\n".repeat(500), &"b\n".repeat(500));
+        let text = edit_difference(edit, &"a\n".repeat(500), &"b\n".repeat(500));
         assert!(text.ends_with("… 803 more lines\n") && text.lines().count() == 201, "{text}");
     }
 }

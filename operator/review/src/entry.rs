@@ -15,14 +15,14 @@ use signoff_expr::number::first_inexact;
 
 use crate::voter::Me;
 
-/// The heading of the differences between the stored entry and the one that was sent.
+/// The heading of the differences between the stored and the sent entry.
 pub const TAMPERED: &str = "WHAT WAS STORED IS NOT WHAT YOU SENT";
 
 /// The sentence after the differences.
 pub const TAMPERED_REMEDY: &str = "Something between you and the API server changes decisions (a webhook or a mutating policy). \
      Tell an administrator of this cluster, and do not rely on this Approval.";
 
-/// The last sentence of a decision that was only tried.
+/// The sentence after a trial, which records no decision.
 pub const NOT_RECORDED: &str = "This was a trial: your decision is not recorded.";
 
 /// A decision and its key in `spec.decisions`.
@@ -102,10 +102,10 @@ pub fn change(entry: &Entry, decisions: Option<&Value>) -> Result<Change, serde_
     if recorded == Some(&wanted) {
         return Ok(Change::Nothing);
     }
-    if holds_null(&wanted) {
+    if has_null(&wanted) {
         return Ok(Change::Json(json_patch(entry, wanted, decisions.is_some())));
     }
-    let change = difference(recorded.unwrap_or(&Value::Null), &wanted);
+    let change = merge_difference(recorded.unwrap_or(&Value::Null), &wanted);
     Ok(change.map_or(Change::Nothing, |change| Change::Merge(json!({"spec": {"decisions": {&entry.key: change}}}))))
 }
 
@@ -122,13 +122,13 @@ fn json_patch(entry: &Entry, wanted: Value, is_map_there: bool) -> Value {
 }
 
 /// Returns the merge patch (RFC 7396) that turns `old` into `new`, or `None` if they are equal.
-fn difference(old: &Value, new: &Value) -> Option<Value> {
+fn merge_difference(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(before), Value::Object(after)) = (old, new) else {
         return (old != new).then(|| new.clone());
     };
     let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     let changed = after.iter().filter_map(|(key, value)| {
-        difference(before.get(key).unwrap_or(&Value::Null), value).map(|change| (key.clone(), change))
+        merge_difference(before.get(key).unwrap_or(&Value::Null), value).map(|change| (key.clone(), change))
     });
     let change: Map<String, Value> = gone.chain(changed).collect();
     (!change.is_empty()).then_some(Value::Object(change))
@@ -136,16 +136,16 @@ fn difference(old: &Value, new: &Value) -> Option<Value> {
 
 /// Whether a part of the value is null. Null means `remove` in a merge patch, and the API server removes it from
 /// objects in lists too.
-fn holds_null(value: &Value) -> bool {
+fn has_null(value: &Value) -> bool {
     match value {
         Value::Null => true,
-        Value::Object(fields) => fields.values().any(holds_null),
-        Value::Array(items) => items.iter().any(holds_null),
+        Value::Object(fields) => fields.values().any(has_null),
+        Value::Array(items) => items.iter().any(has_null),
         _ => false,
     }
 }
 
-/// Returns the differences of the stored entry from the one that was sent, a sentence for each field.
+/// Returns the differences of the stored entry from the sent entry, a sentence for each field.
 ///
 /// The API server can fill in the groups that the gate counts, if they are groups of the voter.
 pub fn differences(sent: &Entry, stored: Option<&Value>, me: &Me) -> Vec<String> {
@@ -160,7 +160,7 @@ pub fn differences(sent: &Entry, stored: Option<&Value>, me: &Me) -> Vec<String>
     fields
         .into_iter()
         .filter(|field| !is_same(field, sent.get(*field), stored.get(*field), me))
-        .map(|field| format!("{field}: sent {}, stored {}", written(sent.get(field)), written(stored.get(field))))
+        .map(|field| format!("{field}: sent {}, stored {}", render_value(sent.get(field)), render_value(stored.get(field))))
         .collect()
 }
 
@@ -182,7 +182,7 @@ fn is_same(field: &str, sent: Option<&Value>, stored: Option<&Value>, me: &Me) -
     }
 }
 
-fn written(value: Option<&Value>) -> String {
+fn render_value(value: Option<&Value>) -> String {
     value.map_or_else(|| "nothing".to_owned(), ToString::to_string)
 }
 

@@ -60,7 +60,7 @@ pub struct Refused<E> {
 /// The reason why a decision is not proposed.
 #[derive(Debug, thiserror::Error)]
 pub enum NotProposed {
-    /// It was typed for a request with another digest.
+    /// The decision was typed for a request with another digest.
     #[error("this request is not the one that you read: it has changed. Read it again")]
     OtherRequest,
     /// A Modify of a call changes nothing, and its voter could not approve the call afterwards.
@@ -188,7 +188,7 @@ impl Proposed {
         &self.seen
     }
 
-    /// Returns the state of its run.
+    /// Returns the state of the request's run.
     #[must_use]
     pub fn run(&self) -> &RunNow {
         &self.run
@@ -220,11 +220,11 @@ impl Proposed {
         let stored = match server.send(&self.seen, &self.entry, true).await {
             Ok(stored) => stored,
             Err(error) if S::meaning(&error) == Meaning::Refused => {
-                return Err(NotRehearsed::Refused(self.refused(server, error, now).await, counted.err()));
+                return Err(NotRehearsed::Refused(self.explain_refusal(server, error, now).await, counted.err()));
             }
             Err(error) => return Err(NotRehearsed::Failed(error)),
         };
-        let differences = differences(&self, &stored);
+        let differences = stored_differences(&self, &stored);
         if !differences.is_empty() {
             return Err(NotRehearsed::Tampered(differences));
         }
@@ -235,7 +235,7 @@ impl Proposed {
     }
 
     /// Returns a refusal in words about the gate, which is read again because it may have changed.
-    async fn refused<S: Server>(&self, server: &S, error: S::Error, now: Moment) -> Refused<S::Error> {
+    async fn explain_refusal<S: Server>(&self, server: &S, error: S::Error, now: Moment) -> Refused<S::Error> {
         let seen = Box::new(server.read().await.unwrap_or_else(|_| self.seen.clone()));
         Refused { refusal: refusal::explain(&seen, &self.me, &self.entry.decision, now), seen, error }
     }
@@ -254,7 +254,7 @@ impl Rehearsed {
         &self.proposed.seen
     }
 
-    /// Returns the state of its run.
+    /// Returns the state of the request's run.
     #[must_use]
     pub fn run(&self) -> &RunNow {
         &self.proposed.run
@@ -269,7 +269,7 @@ impl Rehearsed {
     /// Returns the name of the decision. The recorded decision has the same name as the confirmed one.
     #[must_use]
     pub fn name(&self) -> String {
-        name(&self.proposed.entry)
+        entry_name(&self.proposed.entry)
     }
 
     /// Returns the decision as confirmed. The caller has asked its person about exactly this decision, or they
@@ -298,7 +298,7 @@ impl Confirmed {
         let stored = match server.send(&proposed.seen, &proposed.entry, false).await {
             Ok(stored) => stored,
             Err(error) => match S::meaning(&error) {
-                Meaning::Refused => return Err(NotRecorded::Refused(proposed.refused(server, error, now).await)),
+                Meaning::Refused => return Err(NotRecorded::Refused(proposed.explain_refusal(server, error, now).await)),
                 Meaning::NotStored => return Err(NotRecorded::Failed(error)),
                 Meaning::Unanswered => match server.read().await {
                     Ok(seen) if is_new(&seen, &proposed) => seen,
@@ -306,7 +306,7 @@ impl Confirmed {
                 },
             },
         };
-        let differences = differences(&proposed, &stored);
+        let differences = stored_differences(&proposed, &stored);
         if !differences.is_empty() {
             return Err(NotRecorded::Tampered(differences));
         }
@@ -321,12 +321,12 @@ fn is_new(seen: &Seen, proposed: &Proposed) -> bool {
     seen.stored(key).is_some_and(|stored| Some(stored) != proposed.seen.stored(key))
 }
 
-fn differences(proposed: &Proposed, stored: &Seen) -> Vec<String> {
+fn stored_differences(proposed: &Proposed, stored: &Seen) -> Vec<String> {
     entry::differences(&proposed.entry, stored.stored(&proposed.entry.key), &proposed.me)
 }
 
 /// Returns the name of an entry.
-fn name(entry: &Entry) -> String {
+fn entry_name(entry: &Entry) -> String {
     let named = serde_json::json!({"key": entry.key, "decision": entry.decision});
     Digest::of(&named).map(|name| name.to_string()).unwrap_or_default()
 }

@@ -42,7 +42,7 @@ pub enum Reached {
     Behind {
         /// The verdict of the other decision.
         verdict: Option<Verdict>,
-        /// The users who gave it.
+        /// The users who gave the other decision.
         by: Vec<String>,
     },
     /// Further approvers are asked.
@@ -67,7 +67,7 @@ impl Counter {
     /// # Errors
     /// Counting the decisions costs too much.
     pub async fn count(&self, approval: &Approval, now: Moment) -> Result<ApprovalStatus, CountError> {
-        self.evaluator.run(subject(approval), work(approval, now)).await.map_err(CountError::Uncountable)
+        self.evaluator.run(evaluation_subject(approval), tally_work(approval, now)).await.map_err(CountError::Uncountable)
     }
 
     /// Returns the same as [`Counter::count`], and blocks the calling thread.
@@ -75,17 +75,17 @@ impl Counter {
     /// # Errors
     /// As [`Counter::count`].
     pub fn wait(&self, approval: &Approval, now: Moment) -> Result<ApprovalStatus, CountError> {
-        self.evaluator.wait(subject(approval), work(approval, now)).map_err(CountError::Uncountable)
+        self.evaluator.wait(evaluation_subject(approval), tally_work(approval, now)).map_err(CountError::Uncountable)
     }
 }
 
-fn work(approval: &Approval, now: Moment) -> impl FnOnce() -> ApprovalStatus + Send + 'static {
+fn tally_work(approval: &Approval, now: Moment) -> impl FnOnce() -> ApprovalStatus + Send + 'static {
     let now = Now::new(now, approval.spec.request.guard_epoch.clone());
     let approval = approval.clone();
     move || tally(&approval, OwnerState::Live, &now).status
 }
 
-fn subject(approval: &Approval) -> Subject {
+fn evaluation_subject(approval: &Approval) -> Subject {
     let metadata = &approval.metadata;
     Subject {
         kind: "Approval".to_owned(),
@@ -98,9 +98,9 @@ fn subject(approval: &Approval) -> Subject {
 
 /// Returns an Approval in which a decision is recorded.
 pub fn with(approval: &Approval, entry: &Entry) -> Approval {
-    let mut with = approval.clone();
-    with.spec.decisions.insert(entry.key.clone(), entry.decision.clone());
-    with
+    let mut changed = approval.clone();
+    changed.spec.decisions.insert(entry.key.clone(), entry.decision.clone());
+    changed
 }
 
 /// Returns the reason why the operator could not use a decision, or `None`. Such a decision would only cost one of the

@@ -37,18 +37,18 @@ pub fn indented(text: &str) -> Option<String> {
                     Some(end) => shown.push(end),
                     None => {
                         depth += 1;
-                        line(&mut shown, depth);
+                        begin_line(&mut shown, depth);
                     }
                 }
             }
             '}' | ']' => {
                 depth = depth.saturating_sub(1);
-                line(&mut shown, depth);
+                begin_line(&mut shown, depth);
                 shown.push(c);
             }
             ',' => {
                 shown.push(c);
-                line(&mut shown, depth);
+                begin_line(&mut shown, depth);
             }
             ':' => shown.push_str(": "),
             _ => {
@@ -60,7 +60,7 @@ pub fn indented(text: &str) -> Option<String> {
     (shown.len() <= most).then_some(shown)
 }
 
-fn line(shown: &mut String, depth: usize) {
+fn begin_line(shown: &mut String, depth: usize) {
     shown.push('\n');
     shown.extend(std::iter::repeat_n("  ", depth));
 }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_in_their_order_and_twice_and_numbers_as_they_were_written() {
+    fn names_keep_their_order_and_duplicates_and_numbers_their_text() {
         let text = "{\"b\":1.0,\t\"a\" : [ ],\r\n\"b\": [1e2, {\"x y\":\"\\\"{,: \\\\\"}], \"e\":{ } }";
         let shown = "{\n  \"b\": 1.0,\n  \"a\": [],\n  \"b\": [\n    1e2,\n    {\n      \"x y\": \"\\\"{,: \\\\\"\n    }\n  ],\n  \"e\": {}\n}";
         assert_eq!(indented(text).unwrap(), shown);

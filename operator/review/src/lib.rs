@@ -17,7 +17,7 @@
 //! * [`alike`]: requests of equal gates *(I/O)*
 //! * [`suggest`]: a command for each verdict that the gate takes
 //! * [`edit`]: the parameters that an editor begins with
-//! * [`entry`]: a decision as it is sent, and the differences of the stored one
+//! * [`entry`]: a decision as it is sent, and the differences of the stored entry
 //! * [`flow`]: the stages of a decision from a verified request to a recorded entry *(I/O)*
 //! * [`edits`]: the changes of people to the reviewed text, and the text before each *(I/O)*
 //! * [`record`]: sends a decision *(I/O)*
@@ -28,7 +28,7 @@
 //! * [`run`]: the tree of a run and its states
 //! * [`run_change`]: suspends, resumes, cancels or repeats a run
 //! * [`operator_lease`]: whether an operator runs *(I/O)*
-//! * [`successor`]: the Approval that asks again what a superseded one asked
+//! * [`successor`]: the Approval that asks the same again after its predecessor was superseded
 //! * [`voided`]: the votes of the superseded Approvals that an Approval asks again *(I/O)*
 
 pub mod action;

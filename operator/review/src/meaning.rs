@@ -25,17 +25,17 @@ pub fn retries_step(request: &ApprovalRequest) -> bool {
 /// `None` at any other gate.
 #[must_use]
 pub fn run_again(request: &ApprovalRequest) -> Option<String> {
-    retries_step(request).then(|| format!("run the step again{}", of_target(request)))
+    retries_step(request).then(|| format!("run the step again{}", target_suffix(request)))
 }
 
 /// Returns the effect of [`run_again`] as a sentence that follows the verdict.
 pub(crate) fn runs_again(request: &ApprovalRequest) -> Option<String> {
     let is_tool = is_at_tool(request);
-    (retries_step(request) && !is_tool).then(|| format!("the step runs again{}", of_target(request)))
+    (retries_step(request) && !is_tool).then(|| format!("the step runs again{}", target_suffix(request)))
 }
 
 /// Returns the target of the step after a colon; empty if the request does not show it.
-fn of_target(request: &ApprovalRequest) -> String {
+fn target_suffix(request: &ApprovalRequest) -> String {
     let sent = request.sends.as_ref().and_then(|sent| serde_saphyr::from_str::<Value>(&sent.text).ok());
     let target = sent.as_ref().and_then(|sent| {
         let method = sent["method"].as_str().unwrap_or("GET");
@@ -59,7 +59,7 @@ pub(crate) fn effect(request: &ApprovalRequest, verdict: Verdict) -> String {
     }
     let sequel = sequel(request, verdict);
     let failed = retries_step(request);
-    let how = match verdict {
+    let addition = match verdict {
         Verdict::Modify if failed => return "run the step again, with your parameters".to_owned(),
         Verdict::Retry if request.gate.type_ == GateType::OutputValidation => {
             return "run the step again, and ask about its new answer".to_owned();
@@ -73,7 +73,7 @@ pub(crate) fn effect(request: &ApprovalRequest, verdict: Verdict) -> String {
         Verdict::Retry => return "it is asked again".to_owned(),
         Verdict::Reject | Verdict::Defer | Verdict::Escalate | Verdict::Abort => "",
     };
-    if sequel == GOES_ON { format!("{sequel}{how}") } else { sequel }
+    if sequel == GOES_ON { format!("{sequel}{addition}") } else { sequel }
 }
 
 #[cfg(test)]

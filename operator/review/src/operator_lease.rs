@@ -46,7 +46,7 @@ pub struct Holder {
 pub enum OperatorState {
     /// An operator renews its Lease.
     Alive {
-        /// The process.
+        /// The process that holds the Lease.
         holder: Holder,
         /// The time since the last renewal, by the API server's clock.
         age: Duration,
@@ -55,7 +55,7 @@ pub enum OperatorState {
     },
     /// No operator renews the Lease, so no run continues.
     Stale {
-        /// The process that held it last.
+        /// The process that held the Lease last.
         holder: Holder,
         /// The time since the last renewal, by the API server's clock.
         age: Duration,
@@ -92,7 +92,7 @@ pub struct Reading {
     renewed_at: Moment,
     /// The time of the last renewal, by the clock of the holder's machine.
     machine_at: Option<Moment>,
-    /// The time for which it is valid without a renewal.
+    /// The time for which the Lease is valid without a renewal.
     duration: Duration,
     /// The time of the reading, by the API server's clock.
     read_at: Moment,
@@ -118,7 +118,7 @@ impl Reading {
         self.read_at.since(self.renewed_at)
     }
 
-    /// Whether its last holder released it.
+    /// Whether the last holder released the Lease.
     pub fn is_released(&self) -> bool {
         self.holder.is_empty()
     }
@@ -148,7 +148,7 @@ impl Reading {
         }
     }
 
-    /// Returns the pause until the next reading. A running operator renews its Lease at least once in it.
+    /// Returns the pause until the next reading. A running operator renews its Lease at least once during the pause.
     pub fn pause(&self) -> Duration {
         (self.duration / 3 + SLACK).min(LONGEST_PAUSE)
     }
@@ -200,32 +200,35 @@ impl fmt::Display for Holder {
     }
 }
 
+/// The positions of the hyphens in a UID.
+const UID_HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
 /// Whether a text has the form of a UID, which is the form of the UIDs of Pods.
 fn is_uid(text: &str) -> bool {
     text.len() == 36
         && text
             .char_indices()
-            .all(|(at, c)| if [8, 13, 18, 23].contains(&at) { c == '-' } else { c.is_ascii_hexdigit() })
+            .all(|(at, c)| if UID_HYPHENS.contains(&at) { c == '-' } else { c.is_ascii_hexdigit() })
 }
 
 impl fmt::Display for OperatorState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Alive { holder, age, skew: None } => {
-                write!(f, "the operator {holder} renewed its Lease {} ago", seconds(*age))
+                write!(f, "the operator {holder} renewed its Lease {} ago", age_text(*age))
             }
             Self::Alive { holder, skew: Some(Skew { by, is_ahead }), .. } => write!(
                 f,
                 "the operator {holder} renews its Lease; the clock of its machine is {} {} that of the API server: correct it. \
                  Deadlines go by the API server's clock",
-                seconds(*by),
+                age_text(*by),
                 if *is_ahead { "ahead of" } else { "behind" }
             ),
             Self::Stale { holder, age } if holder.identity.is_empty() => {
-                write!(f, "no operator holds the Lease for {} (the last one released it)", seconds(*age))
+                write!(f, "no operator holds the Lease for {} (the last one released it)", age_text(*age))
             }
             Self::Stale { holder, age } => {
-                write!(f, "no operator has renewed its Lease for {} (the last was {holder})", seconds(*age))
+                write!(f, "no operator has renewed its Lease for {} (the last was {holder})", age_text(*age))
             }
             Self::Absent { namespace } => {
                 write!(f, "no operator has taken the Lease {}", lease_name(namespace))
@@ -266,7 +269,7 @@ pub fn lease_name(namespace: &str) -> String {
 }
 
 /// Returns an age: `42 s`, and from minutes on as `kubectl` writes it.
-fn seconds(age: Duration) -> String {
+fn age_text(age: Duration) -> String {
     if age < Duration::from_secs(120) { format!("{} s", age.as_secs()) } else { clock::length(age) }
 }
 

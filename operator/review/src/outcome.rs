@@ -129,10 +129,10 @@ pub fn after_edit(approval: &Approval, entry: &Entry) -> Option<String> {
     let is_left = |subject: &&Subject| subject.name != *editor && !request.excluded.contains(&subject.name);
     let is_short = |quorum: &Quorum| {
         let all = &quorum.approvers;
-        let is_requester = |one: &Subject| request.requesters().any(|name| *name == one.name);
-        let is_barred = |one: &Subject| quorum.excludes_requester() && is_requester(one);
+        let is_requester = |user: &Subject| request.requesters().any(|name| *name == user.name);
+        let is_barred = |user: &Subject| quorum.excludes_requester() && is_requester(user);
         all.iter().all(|subject| subject.kind == SubjectKind::User)
-            && all.iter().filter(is_left).filter(|one| !is_barred(one)).count() < quorum.needed()
+            && all.iter().filter(is_left).filter(|user| !is_barred(user)).count() < quorum.needed()
     };
     Some(if request.quorums.iter().any(is_short) {
         format!(
@@ -202,18 +202,18 @@ pub fn needed(request: &ApprovalRequest) -> String {
 /// Returns the number of people who agree, and the approvers who can still decide.
 pub fn count(approval: &Approval, verdict: Verdict) -> String {
     let text = if verdict.needs_quorum() { agreement(approval) } else { needed(&approval.spec.request) };
-    let open = still_asked(approval, verdict);
+    let open = open_approvers(approval, verdict);
     if open.is_empty() { text } else { format!("{text}; still asked: {open}") }
 }
 
 /// Returns the approvers who have not decided: the users among them, and all groups. For a verdict with a quorum, only
 /// the approvers of quorums that are not met.
-fn still_asked(approval: &Approval, verdict: Verdict) -> String {
+fn open_approvers(approval: &Approval, verdict: Verdict) -> String {
     let votes = approval.status.as_ref().map(|status| status.votes.as_slice()).unwrap_or_default();
     let progress = progress(approval);
-    let is_open = |at: usize| !verdict.needs_quorum() || progress.get(at).is_none_or(|one| !one.is_met());
-    let all = approval.spec.request.quorums.iter().enumerate().filter(|(at, _)| is_open(*at));
-    let asked = all.flat_map(|(at, quorum)| if at == 0 { approval.approvers() } else { &quorum.approvers });
+    let is_open = |index: usize| !verdict.needs_quorum() || progress.get(index).is_none_or(|quorum| !quorum.is_met());
+    let all = approval.spec.request.quorums.iter().enumerate().filter(|(index, _)| is_open(*index));
+    let asked = all.flat_map(|(index, quorum)| if index == 0 { approval.approvers() } else { &quorum.approvers });
     let mut names: Vec<String> = Vec::new();
     for subject in asked {
         let name = one_line(&subject.to_string(), 320);

@@ -44,7 +44,7 @@ pub enum Problem {
     RunUnread {
         /// The name of the run.
         run: String,
-        /// The reason.
+        /// The reason why the run was not read.
         why: String,
     },
     /// The admission policies are not in force, so a decision that is recorded now is void.
@@ -71,11 +71,11 @@ impl Problem {
 
 impl From<WholeTextError> for Problem {
     fn from(error: WholeTextError) -> Self {
-        let said = error.to_string();
+        let sentence = error.to_string();
         match error {
-            WholeTextError::Mismatch { .. } => Self::OtherText(said),
-            WholeTextError::Nowhere | WholeTextError::NoRun { .. } => Self::NoText(said),
-            WholeTextError::Unreadable { .. } => Self::TextUnread(said),
+            WholeTextError::Mismatch { .. } => Self::OtherText(sentence),
+            WholeTextError::Nowhere | WholeTextError::NoRun { .. } => Self::NoText(sentence),
+            WholeTextError::Unreadable { .. } => Self::TextUnread(sentence),
         }
     }
 }

@@ -34,8 +34,8 @@ pub fn rules(quorum: &Quorum) -> String {
     text
 }
 
-/// Returns a line for each quorum with the count so far; the gate's own is first. If there are several, each line also
-/// names the approvers, and the gate or policy that requires the quorum.
+/// Returns a line for each quorum with the count so far; the first line is about the gate's own quorum. If there are
+/// several quorums, each line also names the approvers, and the gate or policy that requires the quorum.
 pub fn lines(approval: &Approval) -> Vec<String> {
     let quorums = &approval.spec.request.quorums;
     let status = approval.status.clone().unwrap_or_default();
@@ -45,8 +45,8 @@ pub fn lines(approval: &Approval) -> Vec<String> {
         return vec![format!("{}{}{so_far}", people(own.threshold), rules(own))];
     }
     let has_votes = !status.votes.is_empty();
-    let line = |((at, quorum), progress): ((usize, &Quorum), QuorumProgress)| {
-        let approvers = if at == 0 { approval.approvers() } else { &quorum.approvers };
+    let line = |((index, quorum), progress): ((usize, &Quorum), QuorumProgress)| {
+        let approvers = if index == 0 { approval.approvers() } else { &quorum.approvers };
         let so_far = if has_votes { format!("; {}", so_far(progress.have, progress.needed)) } else { String::new() };
         let (count, rules, source) = (people(quorum.threshold), rules(quorum), one_line(&quorum.source, 253));
         format!("{count}{rules} out of {} (required by {source}{so_far})", subjects(approvers))
@@ -61,7 +61,7 @@ pub fn cell(approval: &Approval) -> String {
         let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
         return format!("{}/{}", tally.have, request.threshold());
     }
-    let cells: Vec<_> = progress(approval).iter().map(|one| format!("{}/{}", one.have, one.needed)).collect();
+    let cells: Vec<_> = progress(approval).iter().map(|progress| format!("{}/{}", progress.have, progress.needed)).collect();
     cells.join(",")
 }
 
@@ -74,13 +74,13 @@ pub fn agreement(approval: &Approval) -> String {
         let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
         format!("{} of {}", tally.have, tally.needed)
     } else {
-        let one = |(quorum, progress): (&Quorum, &QuorumProgress)| {
+        let count = |(quorum, progress): (&Quorum, &QuorumProgress)| {
             format!("{} of {} for {}", progress.have, progress.needed, one_line(&quorum.source, 253))
         };
-        quorums.iter().zip(&progress).map(one).collect::<Vec<_>>().join(", ")
+        quorums.iter().zip(&progress).map(count).collect::<Vec<_>>().join(", ")
     };
-    if progress.iter().all(|one| one.have >= one.needed) {
-        let missing = progress.iter().flat_map(|one| &one.missing);
+    if progress.iter().all(|quorum| quorum.have >= quorum.needed) {
+        let missing = progress.iter().flat_map(|quorum| &quorum.missing);
         let missing: Vec<_> =
             missing.map(|(group, rest)| format!("{rest} of group {}", one_line(group, 253))).collect();
         if !missing.is_empty() {
@@ -93,11 +93,12 @@ pub fn agreement(approval: &Approval) -> String {
 /// Returns the approvers without the excluded users, or all approvers if none would be left.
 pub fn possible(approval: &Approval) -> Vec<Subject> {
     let request = &approval.spec.request;
-    let is_requester = |name: &String| request.bars_requester() && request.requesters().any(|one| one == name);
-    let is_excluded = |one: &&Subject| {
-        one.kind == SubjectKind::User && (request.excluded.contains(&one.name) || is_requester(&one.name))
+    let is_requester = |name: &String| request.bars_requester() && request.requesters().any(|requester| requester == name);
+    let is_excluded = |subject: &&Subject| {
+        let name = &subject.name;
+        subject.kind == SubjectKind::User && (request.excluded.contains(name) || is_requester(name))
     };
-    let left: Vec<Subject> = approval.approvers().iter().filter(|one| !is_excluded(one)).cloned().collect();
+    let left: Vec<Subject> = approval.approvers().iter().filter(|subject| !is_excluded(subject)).cloned().collect();
     if left.is_empty() { approval.approvers().to_vec() } else { left }
 }
 
@@ -111,7 +112,7 @@ mod tests {
     use crate::sample;
 
     #[test]
-    fn what_a_required_group_still_takes_is_the_rest_and_not_the_whole() {
+    fn a_required_group_is_missing_only_its_remaining_votes() {
         let mut approval = sample::approval();
         let own = &mut approval.spec.request.quorums[0];
         own.required_from =

@@ -20,7 +20,7 @@ use crate::{
 pub enum Texts<'t> {
     /// The texts that the request itself holds. The reader is told which of them are cut before they decide.
     OfRequest,
-    /// The whole texts, or the reason why one was not read.
+    /// The whole texts, or the reason why a text was not read.
     Whole(&'t Result<Whole, Problem>),
 }
 
@@ -38,7 +38,7 @@ impl<'r> Verified<'r> {
         self.seen
     }
 
-    /// Returns the state of its run.
+    /// Returns the state of the request's run.
     #[must_use]
     pub fn run(self) -> &'r RunNow {
         self.run
@@ -67,18 +67,18 @@ fn run_problem(seen: &Seen, run: &RunNow) -> Option<Problem> {
     if status.is_some_and(|status| status.phase.is_end() || status.outcome.is_some()) {
         return None;
     }
-    let asked = &seen.approval.spec.request.workflow;
-    let name = || one_line(&asked.name, 253);
+    let workflow = &seen.approval.spec.request.workflow;
+    let name = || one_line(&workflow.name, 253);
     match &run.found {
         RunFound::NoName => return Some(Problem::RunName),
         RunFound::Missing => return Some(Problem::RunMissing(name())),
         RunFound::Unread(why) => return Some(Problem::RunUnread { run: name(), why: why.clone() }),
-        RunFound::There { uid } if *uid != asked.uid => return Some(Problem::OtherRun(name())),
+        RunFound::There { uid } if *uid != workflow.uid => return Some(Problem::OtherRun(name())),
         RunFound::There { .. } => {}
     }
     let own = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let differs = run.conditions.iter().chain(own).find(|one| one.type_ == GUARDED && one.status == "False");
-    differs.map(|one| Problem::Unguarded(one_line(&one.message, 1024)))
+    let differs = run.conditions.iter().chain(own).find(|condition| condition.type_ == GUARDED && condition.status == "False");
+    differs.map(|condition| Problem::Unguarded(one_line(&condition.message, 1024)))
 }
 
 /// Reads the state of a run. `workflow`: the name in the request. A text that is not the name of an object is not sent,

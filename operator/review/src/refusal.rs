@@ -26,7 +26,7 @@ use crate::{
 pub enum Refusal {
     /// The gate is closed.
     Closed {
-        /// The sentence.
+        /// The sentence about the end of the gate.
         why: String,
         /// Whether another Approval asks the same again. The caller can look for it.
         is_superseded: bool,
@@ -96,17 +96,17 @@ pub fn explain(seen: &Seen, me: &Me, decision: &Decision, now: Moment) -> Option
     if is_reason_missing(approval, decision.reason.as_deref()) {
         return Some(Refusal::NoReason);
     }
-    nobody_to_escalate_to(approval, decision)
+    missing_targets(approval, decision)
 }
 
-/// Whether the gate requires a reason, and this one has no letter and no digit.
+/// Whether the gate requires a reason, and `reason` has no letter and no digit.
 pub fn is_reason_missing(approval: &Approval, reason: Option<&str>) -> bool {
     let reason = reason.unwrap_or_default();
     approval.spec.request.require_reason == Some(true) && !reason.chars().any(char::is_alphanumeric)
 }
 
-/// Returns the refusal of an Escalate that names subjects at a gate without any.
-fn nobody_to_escalate_to(approval: &Approval, decision: &Decision) -> Option<Refusal> {
+/// Returns the refusal of an Escalate that names subjects at a gate without subjects to name, or `None`.
+fn missing_targets(approval: &Approval, decision: &Decision) -> Option<Refusal> {
     let request = &approval.spec.request;
     if decision.escalate_to.is_empty() || !request.escalate_to.is_empty() {
         return None;
@@ -124,7 +124,7 @@ pub fn closed_gate(approval: &Approval, now: Moment) -> Option<String> {
             IneligibleReason::Closed(at) => Some(format!(
                 "too late: the deadline passed {} ({at}), and then {}",
                 distance(at, now),
-                timed_out(&approval.spec.request)
+                timeout_effect(&approval.spec.request)
             )),
             _ => None,
         };
@@ -150,7 +150,7 @@ pub fn closed_gate(approval: &Approval, now: Moment) -> Option<String> {
     })
 }
 
-fn timed_out(request: &ApprovalRequest) -> String {
+fn timeout_effect(request: &ApprovalRequest) -> String {
     match request.timeout.action.unwrap_or_default() {
         TimeoutAction::Escalate => "more people are asked, or it counts as rejected".to_owned(),
         TimeoutAction::Expire => "only Retry, Reject and Abort are accepted".to_owned(),

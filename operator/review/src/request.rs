@@ -37,7 +37,7 @@ pub fn heading(request: &ApprovalRequest, review: &Review) -> String {
         GateType::ErrorEscalation => changed.replacen(", changed by", ", after a request changed by", 1),
         _ => changed,
     };
-    subject(request, review) + &changed
+    review_subject(request, review) + &changed
 }
 
 /// Returns the heading of the text that is sent, or was sent.
@@ -45,7 +45,7 @@ pub fn heading_of_sent(request: &ApprovalRequest) -> &'static str {
     if call(request).is_some() { "What the call sends" } else { "What was sent" }
 }
 
-fn subject(request: &ApprovalRequest, review: &Review) -> String {
+fn review_subject(request: &ApprovalRequest, review: &Review) -> String {
     let type_ = request.gate.type_;
     // An escalation after rejections is about a call that did not run.
     if call(request).is_some() {
@@ -109,7 +109,7 @@ pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String
         TimeoutAction::Reject => "it counts as rejected".into(),
         TimeoutAction::Approve if is_repeated(request) => format!("it counts as APPROVED{ONLY_PEOPLE}"),
         TimeoutAction::Approve => "it counts as APPROVED".into(),
-        TimeoutAction::Retry => again(request).into(),
+        TimeoutAction::Retry => retry_effect(request).into(),
         TimeoutAction::Escalate => match request.timeout.escalation.get(level) {
             Some(next) => format!("{} will be asked too", subjects(&next.to)),
             None => "it counts as rejected: there are no further approvers".into(),
@@ -136,9 +136,9 @@ pub fn counts_as(verdict: Verdict, request: Option<&ApprovalRequest>) -> String 
     format!("{verdict}{}", if is_idle { ONLY_PEOPLE } else { "" })
 }
 
-/// Returns the effect of a Retry by the deadline. The engine asks again at most three times; the number of visits is no
-/// exact count of them, because gates are visited for other reasons too.
-fn again(request: &ApprovalRequest) -> &'static str {
+/// Returns the effect of a Retry by the deadline. The engine asks again at most three times; the number of visits is not
+/// the exact number of repetitions, because gates are visited for other reasons too.
+fn retry_effect(request: &ApprovalRequest) -> &'static str {
     match request.gate.visit {
         ..=1 => "it ends and is asked again, at most three times",
         2 | 3 => "it ends and is asked again, at most three times in all",
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    fn then(request: &ApprovalRequest, action: TimeoutAction, after_reject: &[&str]) -> String {
+    fn timeout_effect(request: &ApprovalRequest, action: TimeoutAction, after_reject: &[&str]) -> String {
         let mut request = request.clone();
         request.timeout.action = Some(action);
         request.after_reject = after_reject.iter().map(ToString::to_string).collect();
@@ -186,23 +186,23 @@ mod tests {
     #[test]
     fn a_deadline_at_a_call_says_whether_the_call_runs_and_the_run_continues() {
         let (call, question) = (sample::call().spec.request, sample::question().spec.request);
-        let told = ["the agent, which is told the reason"];
-        assert_eq!(then(&call, TimeoutAction::Reject, &told), "it counts as rejected, and the agent is told");
-        assert_eq!(then(&call, TimeoutAction::Reject, &[]), "it counts as rejected", "the run ends");
-        assert_eq!(then(&call, TimeoutAction::Skip, &told), "the call does not run, and the agent is told");
-        assert_eq!(then(&question, TimeoutAction::Reject, &told), "it counts as rejected, and the agent is told");
-        assert_eq!(then(&question, TimeoutAction::Skip, &told), "the agent gets no answer and continues");
+        let after_reject = ["the agent, which is told the reason"];
+        assert_eq!(timeout_effect(&call, TimeoutAction::Reject, &after_reject), "it counts as rejected, and the agent is told");
+        assert_eq!(timeout_effect(&call, TimeoutAction::Reject, &[]), "it counts as rejected", "the run ends");
+        assert_eq!(timeout_effect(&call, TimeoutAction::Skip, &after_reject), "the call does not run, and the agent is told");
+        assert_eq!(timeout_effect(&question, TimeoutAction::Reject, &after_reject), "it counts as rejected, and the agent is told");
+        assert_eq!(timeout_effect(&question, TimeoutAction::Skip, &after_reject), "the agent gets no answer and continues");
     }
 
     #[test]
-    fn a_deadline_lets_no_call_be_made_again() {
+    fn a_passed_deadline_never_repeats_a_call() {
         let mut call = sample::call().spec.request;
-        assert_eq!(then(&call, TimeoutAction::Approve, &[]), "it counts as APPROVED");
+        assert_eq!(timeout_effect(&call, TimeoutAction::Approve, &[]), "it counts as APPROVED");
         assert_eq!(counts_as(Verdict::Approve, Some(&call)), "Approve");
         for line in ["this call was made at 2026-11-22T10:00:00Z: Succeeded", "this call, attempt 1: Unknown"] {
             call.action.as_mut().unwrap().done = vec!["lookup {}: Succeeded".to_owned(), line.to_owned()];
             let words = "it counts as APPROVED, but only people can let the call be made again";
-            assert_eq!(then(&call, TimeoutAction::Approve, &[]), words, "{line}");
+            assert_eq!(timeout_effect(&call, TimeoutAction::Approve, &[]), words, "{line}");
             let counts = "Approve, but only people can let the call be made again";
             assert_eq!(counts_as(Verdict::Approve, Some(&call)), counts);
             assert_eq!(counts_as(Verdict::Reject, Some(&call)), "Reject");
@@ -218,13 +218,13 @@ mod tests {
             // Texts of others follow the facts.
             let words = format!("\narguments (2 bytes): {{}}\n\n{}", signoff_api::approval::Action::BY_PEOPLE);
             step.context = Some(format!("{facts}{made}{words}"));
-            let ends = then(&step, TimeoutAction::Approve, &[]).ends_with(ONLY_PEOPLE);
+            let ends = timeout_effect(&step, TimeoutAction::Approve, &[]).ends_with(ONLY_PEOPLE);
             assert_eq!(ends, is_repeated, "{made}");
         }
     }
 
     #[test]
-    fn an_answer_in_the_place_of_a_step_says_which_json_fits() {
+    fn an_answer_in_place_of_a_step_has_the_rule_of_its_schema() {
         let mut request = sample::approval().spec.request;
         let question = Question { id: Question::PLAIN.to_owned(), ..Question::default() };
         assert_eq!(answer_rules(&request, &question), ["free text", "required"]);
@@ -244,12 +244,12 @@ mod tests {
             (4, "it counts as rejected and the run ends, if Retry or Defer asked again three times already"),
         ] {
             request.gate.visit = visit;
-            assert_eq!(then(&request, TimeoutAction::Retry, &[]), words);
+            assert_eq!(timeout_effect(&request, TimeoutAction::Retry, &[]), words);
         }
     }
 
     #[test]
-    fn the_channels_of_a_gate_and_their_failure_are_told() {
+    fn the_channels_of_a_gate_and_their_failure_are_shown() {
         let mut approval = sample::approval();
         assert_eq!(channels(&approval), None);
         let listed = "finance,<!channel>,mail".to_owned();
@@ -265,8 +265,8 @@ mod tests {
     #[test]
     fn a_deadline_at_any_other_gate_says_that_the_run_goes_on() {
         let step = sample::approval().spec.request;
-        assert_eq!(then(&step, TimeoutAction::Reject, &["send"]), "it counts as rejected");
-        assert_eq!(then(&step, TimeoutAction::Skip, &[]), "the run goes on without an answer");
-        assert_eq!(then(&step, TimeoutAction::Retry, &[]), "it ends and is asked again, at most three times");
+        assert_eq!(timeout_effect(&step, TimeoutAction::Reject, &["send"]), "it counts as rejected");
+        assert_eq!(timeout_effect(&step, TimeoutAction::Skip, &[]), "the run goes on without an answer");
+        assert_eq!(timeout_effect(&step, TimeoutAction::Retry, &[]), "it ends and is asked again, at most three times");
     }
 }

@@ -138,7 +138,7 @@ pub enum NotCopied {
     Invalid {
         /// The name of the run.
         name: String,
-        /// The reason.
+        /// The error of the parser.
         why: String,
     },
 }
@@ -222,11 +222,11 @@ pub fn is_same_run(sent: &DynamicObject, stored: &DynamicObject) -> bool {
     altered_fields(sent, stored).iter().all(|field| MUTABLE.contains(field))
 }
 
-fn altered_fields<'r>(one: &'r DynamicObject, other: &'r DynamicObject) -> Vec<&'r str> {
+fn altered_fields<'r>(left: &'r DynamicObject, right: &'r DynamicObject) -> Vec<&'r str> {
     let fields = |run: &'r DynamicObject| run.data.get("spec").and_then(Value::as_object).into_iter().flatten();
-    let names: BTreeSet<&str> = fields(one).chain(fields(other)).map(|(name, _)| name.as_str()).collect();
+    let names: BTreeSet<&str> = fields(left).chain(fields(right)).map(|(name, _)| name.as_str()).collect();
     let value = |run: &'r DynamicObject, name: &str| run.data.get("spec").and_then(|spec| spec.get(name));
-    names.into_iter().filter(|&name| value(one, name) != value(other, name)).collect()
+    names.into_iter().filter(|&name| value(left, name) != value(right, name)).collect()
 }
 
 /// Returns the creator of a run, and the run that it says it repeats. Only the creator is verified by the API server: a
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_a_copy_is_of_its_prefix_and_fits() {
+    fn the_name_of_a_copy_has_its_prefix_and_a_valid_length() {
         let copy =
             |metadata: &Value| copy(&object(metadata, &json!({}), &Value::Null), &sample::me("dana", &[])).unwrap();
         let refund = copy(&json!({"name": "refund-abcde", "generateName": "refund-"}));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn an_altered_field_is_named_and_a_run_is_the_same_whatever_changed_after_its_creation() {
+    fn an_altered_field_is_named_and_mutable_fields_do_not_make_another_run() {
         let run = |spec: Value| object(&json!({"name": "r"}), &spec, &Value::Null);
         let sent = run(json!({"requestedBy": "dana", "steps": [{"name": "a"}]}));
         assert_eq!(altered(&sent, &sent), None);
@@ -392,20 +392,20 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_the_creator_and_the_rest_is_what_the_run_says() {
-        let of = |spec: Value| origin(&object(&json!({"name": "r"}), &spec, &Value::Null));
-        assert_eq!(of(json!({"requestedBy": "ci", "requestedFor": "erin"})), "created by ci for erin");
+    fn an_origin_has_the_verified_creator_and_the_claims_of_the_run() {
+        let origin_of = |spec: Value| origin(&object(&json!({"name": "r"}), &spec, &Value::Null));
+        assert_eq!(origin_of(json!({"requestedBy": "ci", "requestedFor": "erin"})), "created by ci for erin");
         let rerun = json!({"name": "refund", "uid": "u", "requesters": ["erin"]});
         assert_eq!(
-            of(json!({"requestedBy": "mallory", "rerunOf": rerun})),
+            origin_of(json!({"requestedBy": "mallory", "rerunOf": rerun})),
             "created by mallory, who says that it repeats runs of erin; its steps may differ"
         );
         assert_eq!(
-            of(json!({"requestedBy": "dana", "rerunOf": {"name": "refund", "uid": "u"}})),
+            origin_of(json!({"requestedBy": "dana", "rerunOf": {"name": "refund", "uid": "u"}})),
             "created by dana, who says that it repeats run refund; its steps may differ"
         );
         assert_eq!(
-            of(json!({"requestedBy": "erin", "restored": true})),
+            origin_of(json!({"requestedBy": "erin", "restored": true})),
             "restored from a backup, which says that erin created it"
         );
     }

@@ -39,16 +39,16 @@ pub struct Unreadable {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RunNow {
-    /// Its phase, if it could be read.
+    /// The phase of the run, if it could be read.
     pub phase: Option<WorkflowPhase>,
-    /// The Approvals it waits for.
+    /// The names of the Approvals for which the run waits.
     pub pending: Vec<String>,
-    /// Its conditions.
+    /// The conditions of the run.
     pub conditions: Vec<Condition>,
-    /// Whether it is suspended, or shall be.
+    /// Whether the spec suspends the run.
     #[serde(skip)]
     pub is_suspended: bool,
-    /// The answer to the read.
+    /// The answer of the API server to the read of the run.
     #[serde(skip)]
     pub found: RunFound,
     /// The whole run, if this version can read it.
@@ -61,12 +61,12 @@ pub struct RunNow {
 pub enum RunFound {
     /// The run was read.
     There {
-        /// The uid.
+        /// The uid of the run.
         uid: String,
     },
     /// There is no such run.
     Missing,
-    /// Its name is not the name of an object, so no request was sent.
+    /// The name of the run is not the name of an object, so no request was sent.
     NoName,
     /// The run was not read; with the reason.
     Unread(String),
@@ -157,7 +157,7 @@ impl RunNow {
             Ok(object) => return Self::of(object),
             // Without a name the answer is not about an object: the API server does not know the kind.
             Err(kube::Error::Api(status))
-                if status.code == 404 && status.details.as_ref().is_some_and(|one| !one.name.is_empty()) =>
+                if status.code == 404 && status.details.as_ref().is_some_and(|details| !details.name.is_empty()) =>
             {
                 RunFound::Missing
             }

@@ -22,7 +22,7 @@ pub enum DecisionState {
     Invalid(String),
     /// The gate has an outcome.
     Closed {
-        /// The outcome.
+        /// The outcome of the gate.
         outcome: Box<Outcome>,
         /// Whether the decision is one of the counted votes.
         is_counted: bool,
@@ -70,7 +70,8 @@ impl Waited {
     }
 }
 
-/// Returns the state of a decision by the status. `level_before`: the number of escalations before it was counted.
+/// Returns the state of a decision by the status. `level_before`: the number of escalations before the decision was
+/// counted.
 pub fn state(approval: &Approval, entry: &Entry, level_before: Option<i32>) -> DecisionState {
     let Some(status) = &approval.status else { return DecisionState::Recorded };
     let attempt = entry.decision.attempt();
@@ -101,8 +102,8 @@ pub fn level(approval: &Approval) -> i32 {
     approval.status.as_ref().and_then(|status| status.level).unwrap_or(0)
 }
 
-/// Whether the outcome is the one that a counted decision asked for. For a verdict with a payload, the outcome can have
-/// the payload of another person.
+/// Whether the outcome has the verdict and the payload of a counted decision. For a verdict with a payload, the
+/// outcome can have the payload of another person.
 pub fn is_as_voted(outcome: &Outcome, entry: &Entry) -> bool {
     let (user, verdict) = (entry.decision.on_behalf_of.as_ref().unwrap_or(&entry.key), entry.decision.verdict);
     let is_plain = matches!(verdict, Verdict::Approve | Verdict::Reject | Verdict::Abort | Verdict::Skip);

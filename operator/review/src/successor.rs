@@ -1,9 +1,9 @@
-//! The Approval that asks again what a superseded one asked.
+//! The Approval that asks the same again after its predecessor was superseded.
 
 use signoff_api::{Approval, RecordPath};
 
-/// Returns the last of some Approvals that asks again what this one asked: a later visit of the same gate of the same
-/// run.
+/// Returns the latest Approval of `among` that asks the same again as `approval`: a later visit of the same gate of the
+/// same run.
 pub fn last<'a>(approval: &Approval, among: impl Iterator<Item = &'a Approval>) -> Option<&'a Approval> {
     among.filter(|other| asks_again(other, approval)).max_by_key(|other| other.spec.request.gate.visit)
 }

@@ -23,11 +23,11 @@ pub struct CallFlags {
 /// A command that gives one verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suggestion {
-    /// The verdict.
+    /// The verdict that the command gives.
     pub verdict: Verdict,
     /// The command, quoted for a shell.
     pub command: String,
-    /// The parameters that the verdict takes.
+    /// The clause about the parameters that the verdict takes, or `None` for a verdict without parameters.
     pub takes: Option<String>,
 }
 
@@ -81,8 +81,8 @@ impl CallFlags {
             Verdict::Approve | Verdict::Reject | Verdict::Abort | Verdict::Skip | Verdict::Retry => Vec::new(),
             // The editor begins with the shown arguments, not with an example.
             Verdict::Modify if call(request).is_some() => vec!["--edit".to_owned()],
-            Verdict::Modify => schema.as_ref().map(set).unwrap_or_default(),
-            Verdict::Respond => answers(request)?,
+            Verdict::Modify => schema.as_ref().map(set_options).unwrap_or_default(),
+            Verdict::Respond => answer_options(request)?,
             Verdict::Defer => ["--guidance", BLANK].map(str::to_owned).to_vec(),
             Verdict::Escalate if can_escalate(request, level) => Vec::new(),
             Verdict::Escalate => return None,
@@ -94,7 +94,7 @@ impl CallFlags {
         let takes = schema.map(|schema| {
             let shape = one_line(&parameters::shape(&schema), 1000);
             match verdict {
-                Verdict::Retry => format!("can take {shape}: {}", quoted(&set(&schema))),
+                Verdict::Retry => format!("can take {shape}: {}", quoted(&set_options(&schema))),
                 _ => format!("takes {shape}"),
             }
         });
@@ -105,9 +105,9 @@ impl CallFlags {
 
 /// Returns suggestions as lines.
 pub fn lines(suggestions: &[Suggestion]) -> String {
-    let line = |one: &Suggestion| {
-        let takes = one.takes.as_ref().map(|takes| format!("    {takes}\n")).unwrap_or_default();
-        format!("  {}\n{takes}", one.command)
+    let line = |suggestion: &Suggestion| {
+        let takes = suggestion.takes.as_ref().map(|takes| format!("    {takes}\n")).unwrap_or_default();
+        format!("  {}\n{takes}", suggestion.command)
     };
     suggestions.iter().map(line).collect()
 }
@@ -118,7 +118,7 @@ fn can_escalate(request: &ApprovalRequest, level: usize) -> bool {
 }
 
 /// Returns the options with the fewest parameters that fit a schema.
-fn set(schema: &Value) -> Vec<String> {
+fn set_options(schema: &Value) -> Vec<String> {
     let example = parameters::example(schema).into_iter().flat_map(|(field, value)| match value {
         // A text that the plugin would otherwise parse as JSON.
         Value::String(text) if serde_json::from_str::<Value>(&text).is_ok() => {
@@ -132,7 +132,7 @@ fn set(schema: &Value) -> Vec<String> {
 
 /// Returns the options that answer every required question, or the first question if none is required. Returns `None`
 /// without a question.
-fn answers(request: &ApprovalRequest) -> Option<Vec<String>> {
+fn answer_options(request: &ApprovalRequest) -> Option<Vec<String>> {
     let questions = &request.form.as_ref()?.questions;
     if let [only] = questions.as_slice()
         && only.options.is_empty()
@@ -145,10 +145,10 @@ fn answers(request: &ApprovalRequest) -> Option<Vec<String>> {
     if asked.is_empty() {
         asked.push(questions.first()?);
     }
-    Some(asked.into_iter().flat_map(answer).collect())
+    Some(asked.into_iter().flat_map(answer_option).collect())
 }
 
-fn answer(question: &Question) -> [String; 2] {
+fn answer_option(question: &Question) -> [String; 2] {
     let id = &question.id;
     let default = question.default.as_deref();
     let option = default.and_then(|text| question.option_named(text)).or_else(|| question.options.first());

@@ -4,6 +4,9 @@
 
 use signoff_expr::text::display;
 
+/// The longest word of a command, in characters.
+const LONGEST_WORD: usize = 4096;
+
 /// Returns a text of others as part of a line, at most `max_chars` characters long.
 pub fn one_line(text: &str, max_chars: usize) -> String {
     display(text, max_chars).replace(['\n', '\t'], " ").trim().to_owned()
@@ -12,11 +15,11 @@ pub fn one_line(text: &str, max_chars: usize) -> String {
 /// Returns words quoted so that a shell reads exactly these words. Characters that no shell accepts, or that a terminal
 /// would not show as themselves, are shown differently: such a command cannot be copied.
 pub fn quoted<S: AsRef<str>>(words: &[S]) -> String {
-    let one = |word: &S| {
-        let safe = one_line(word.as_ref(), 4096);
+    let quote = |word: &S| {
+        let safe = one_line(word.as_ref(), LONGEST_WORD);
         shlex::try_quote(&safe).map_or_else(|_| "'?'".to_owned(), std::borrow::Cow::into_owned)
     };
-    words.iter().map(one).collect::<Vec<_>>().join(" ")
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a text has a character that is not shown as itself.
@@ -36,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_is_shown_is_read_as_it_was_meant() {
+    fn a_shell_reads_a_quoted_command_as_its_words() {
         let words = ["signoff", "run", "--hitl-response", "it's $HOME; `rm`\"", "--gate", "a b"];
         assert_eq!(shlex::split(&quoted(&words)).unwrap_or_default(), words);
         assert!(!quoted(&["x\u{1b}[2J\ny\u{202e}"]).contains(['\u{1b}', '\n', '\u{202e}']));

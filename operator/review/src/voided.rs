@@ -15,14 +15,14 @@ pub const LABEL: &str = "Void votes";
 /// The most superseded Approvals of a gate that are read.
 const MOST: usize = 4;
 
-/// A superseded Approval, which an open one asks again, and its votes.
+/// A superseded Approval, which an open Approval asks again, and its votes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Earlier {
     /// The name of the Approval.
     pub approval: String,
     /// The key and the verdict of each vote.
     pub votes: Vec<(String, Verdict)>,
-    /// The reason why they are void, if the Approval has one.
+    /// The reason why the votes are void, if the Approval has one.
     pub reason: Option<String>,
 }
 
@@ -75,11 +75,11 @@ impl Earlier {
 pub fn lost(earlier: &[Earlier], approval: &Approval, me: &Me) -> Option<String> {
     let status = approval.status.as_ref();
     let is_decided = status.is_some_and(|status| status.phase.is_end() || status.outcome.is_some());
-    if is_decided || approval.spec.decisions.keys().any(|key| delegate(key, me).is_some()) {
+    if is_decided || approval.spec.decisions.keys().any(|key| delegate_of(key, me).is_some()) {
         return None;
     }
     earlier.iter().find_map(|earlier| {
-        let own = |(key, verdict): &(String, Verdict)| Some((delegate(key, me)?.to_owned(), *verdict));
+        let own = |(key, verdict): &(String, Verdict)| Some((delegate_of(key, me)?.to_owned(), *verdict));
         let (delegate, verdict) = earlier.votes.iter().find_map(own)?;
         let vote = match delegate.as_str() {
             "" => format!("your {verdict}"),
@@ -92,7 +92,7 @@ pub fn lost(earlier: &[Earlier], approval: &Approval, me: &Me) -> Option<String>
 
 /// Returns the user who gave the vote with this key on behalf of the reader; empty if the reader gave it. Returns
 /// `None` for the vote of another person.
-fn delegate<'k>(key: &'k str, me: &Me) -> Option<&'k str> {
+fn delegate_of<'k>(key: &'k str, me: &Me) -> Option<&'k str> {
     let rest = key.strip_prefix(me.user.as_str())?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix(" via ") }
 }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_voter_is_told_of_the_own_vote_and_others_are_not() {
+    fn a_voter_is_notified_of_their_own_void_vote_only() {
         let lost = |user: &str| lost(&[Earlier::of(&superseded())], &sample::approval(), &sample::me(user, &[]));
         assert_eq!(
             lost("alice@example.com").unwrap(),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_voter_who_has_decided_again_is_told_nothing() {
+    fn a_voter_who_has_decided_again_gets_no_sentence() {
         let (me, earlier) = (sample::me("alice@example.com", &[]), [Earlier::of(&superseded())]);
         for key in ["alice@example.com", "alice@example.com via agent"] {
             let mut again = sample::approval();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_void_votes_the_latest_is_told_and_a_delegates_vote_to_its_person() {
+    fn the_latest_void_vote_is_named_to_the_represented_person() {
         let earlier = |name: &str, key: &str, verdict| Earlier {
             approval: name.to_owned(),
             votes: vec![(key.to_owned(), verdict)],

@@ -7,9 +7,9 @@ use signoff_engine::approval::eligibility::Voter;
 /// The user that the API server authenticated.
 #[derive(Clone, Debug)]
 pub struct Me {
-    /// The user name.
+    /// The user name, as the API server returned it.
     pub user: String,
-    /// The groups.
+    /// The groups of the user, as the API server returned them.
     pub groups: Vec<String>,
 }
 

@@ -30,7 +30,7 @@ pub enum WholeTextError {
         "DIGEST MISMATCH: {what} cannot be shown, {why}: do not decide this request, and tell the administrators of Signoff"
     )]
     Mismatch {
-        /// The name of the text.
+        /// The name of the text in the message, such as `the context`.
         what: String,
         /// The difference.
         why: String,
@@ -43,13 +43,13 @@ pub enum WholeTextError {
         "the whole of {what} cannot be read: the name of its run is no name of an object; do not decide this request, and tell the administrators of Signoff"
     )]
     NoRun {
-        /// The name of the text.
+        /// The name of the text in the message, such as `the context`.
         what: &'static str,
     },
     /// The API server did not return the Blob.
     #[error("{}", unreadable(.what, .error))]
     Unreadable {
-        /// The name of the text.
+        /// The name of the text in the message, such as `the context`.
         what: &'static str,
         /// The answer of the API server.
         error: kube::Error,
@@ -110,15 +110,15 @@ pub fn is_edit_cut(request: &ApprovalRequest) -> bool {
 /// Returns the names of the texts of which the request has only a part, with the bytes of the whole if the request has
 /// them.
 pub fn cut(request: &ApprovalRequest) -> Vec<String> {
-    let of = |what: &str, whole: Option<&BlobRef>| match whole {
+    let with_size = |what: &str, whole: Option<&BlobRef>| match whole {
         Some(whole) => format!("{what} ({} bytes)", whole.size),
         None => what.to_owned(),
     };
     let review = request.reviews.as_ref().filter(|_| is_review_cut(request));
     let what = if call(request).is_some() { "the arguments" } else { REVIEW };
-    let review = review.map(|review| of(what, review.ref_.as_ref()));
-    let sends = request.sends.as_ref().and_then(|sent| sent.ref_.as_ref()).map(|whole| of(SENDS, Some(whole)));
-    let context = request.context_ref.as_ref().map(|whole| of("the context", Some(whole)));
+    let review = review.map(|review| with_size(what, review.ref_.as_ref()));
+    let sends = request.sends.as_ref().and_then(|sent| sent.ref_.as_ref()).map(|whole| with_size(SENDS, Some(whole)));
+    let context = request.context_ref.as_ref().map(|whole| with_size("the context", Some(whole)));
     review.into_iter().chain(sends).chain(context).collect()
 }
 
@@ -132,7 +132,7 @@ pub async fn fetch(client: &Client, namespace: &str, approval: &Approval) -> Res
         None => None,
         Some(review) => match &review.ref_ {
             Some(whole) if whole.digest == review.digest => {
-                Some(text(client, namespace, request, &whole.digest, REVIEW).await?)
+                Some(fetch_text(client, namespace, request, &whole.digest, REVIEW).await?)
             }
             Some(_) => return Err(mismatch(REVIEW, "its reference has another digest than it")),
             None => return Err(WholeTextError::Nowhere),
@@ -140,16 +140,16 @@ pub async fn fetch(client: &Client, namespace: &str, approval: &Approval) -> Res
     };
     let context = match &request.context_ref {
         None => None,
-        Some(whole) => Some(text(client, namespace, request, &whole.digest, "the context").await?),
+        Some(whole) => Some(fetch_text(client, namespace, request, &whole.digest, "the context").await?),
     };
     let sends = match request.sends.as_ref().and_then(|sent| sent.ref_.as_ref()) {
         None => None,
-        Some(whole) => Some(text(client, namespace, request, &whole.digest, SENDS).await?),
+        Some(whole) => Some(fetch_text(client, namespace, request, &whole.digest, SENDS).await?),
     };
     Ok(Whole { context, review, sends })
 }
 
-async fn text(
+async fn fetch_text(
     client: &Client,
     namespace: &str,
     request: &ApprovalRequest,
@@ -185,7 +185,7 @@ pub async fn value(
     let blob = match found {
         Ok(blob) => blob,
         // A few Blobs have another name, which the status of the run has.
-        Err(error) => match value_name(client, namespace, &run.name, digest).await {
+        Err(error) => match fetch_value_name(client, namespace, &run.name, digest).await {
             Some(other) if other != usual && names::is_blob(&usual, &other) => {
                 blobs.get(&other).await.map_err(unreadable)?
             }
@@ -197,7 +197,7 @@ pub async fn value(
 
 /// Returns the name of the Blob of a value if the Workflow names another than the usual one. Returns `None` if the
 /// Workflow cannot be read.
-async fn value_name(client: &Client, namespace: &str, workflow: &str, digest: &Digest) -> Option<String> {
+async fn fetch_value_name(client: &Client, namespace: &str, workflow: &str, digest: &Digest) -> Option<String> {
     let resource = ApiResource::erase::<Workflow>(&());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     let found = api.get(workflow).await.ok()?;
@@ -285,13 +285,13 @@ mod tests {
             (blob("another", "we refund 420 EUR"), "the Blob refund-4711-0a1b belongs to another run"),
             (of_approval, "the Blob refund-4711-0a1b belongs to another run"),
         ] {
-            let said = shown(wrong).unwrap_err().to_string();
-            assert!(said.starts_with("DIGEST MISMATCH: the context") && said.contains(why), "{said}");
+            let message = shown(wrong).unwrap_err().to_string();
+            assert!(message.starts_with("DIGEST MISMATCH: the context") && message.contains(why), "{message}");
         }
     }
 
     #[test]
-    fn what_is_cut_is_named_with_its_size() {
+    fn a_cut_text_is_named_with_its_size() {
         let mut request = sample::approval().spec.request;
         assert!(cut(&request).is_empty());
         let whole = BlobRef { digest: Digest::of_bytes(b"x"), size: 12345 };

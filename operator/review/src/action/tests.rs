@@ -23,19 +23,19 @@ fn the_facts_of_a_call_stand_in_their_order() {
 }
 
 #[test]
-fn a_call_alone_in_its_run_says_so_and_unknown_effects_count_as_irreversible() {
+fn a_call_without_others_is_marked_and_unknown_effects_are_irreversible() {
     let mut approval = sample::call();
     let action = approval.spec.request.action.as_mut().unwrap();
     (action.effects, action.siblings, action.done) = (None, Vec::new(), Vec::new());
     let facts = facts_after(&approval.spec.request);
-    let of = |label| facts.iter().find(|(one, _)| *one == label).unwrap().1.join("|");
-    assert_eq!(of("Effects"), "unknown, which counts as irreversible");
-    assert_eq!(of("Same turn"), "no other calls");
-    assert_eq!(of("Earlier"), "no calls of tools in this run");
+    let fact = |wanted| facts.iter().find(|(label, _)| *label == wanted).unwrap().1.join("|");
+    assert_eq!(fact("Effects"), "unknown, which counts as irreversible");
+    assert_eq!(fact("Same turn"), "no other calls");
+    assert_eq!(fact("Earlier"), "no calls of tools in this run");
 }
 
 #[test]
-fn only_a_get_or_head_that_sends_nothing_more_is_said_to_change_nothing() {
+fn only_a_plain_get_or_head_changes_nothing() {
     let words = |target: &str, sent: Option<&str>| {
         let mut request = sample::call().spec.request;
         let action = request.action.as_mut().unwrap();
@@ -74,7 +74,7 @@ fn only_a_get_or_head_that_sends_nothing_more_is_said_to_change_nothing() {
 }
 
 #[test]
-fn arguments_are_indented_only_where_they_mean_exactly_the_same() {
+fn arguments_are_indented_only_if_their_value_is_unchanged() {
     let mut request = sample::call().spec.request;
     let shown = |request: &ApprovalRequest, text: &str| arguments(request, text).into_owned();
     assert_eq!(shown(&request, r#"{"amount":420,"to":"ACME"}"#), "{\n  \"amount\": 420,\n  \"to\": \"ACME\"\n}");

@@ -19,13 +19,13 @@ pub(super) const BEFORE_RELEASE: &str = " before the result is published";
 /// The state of a step in the lines after a verdict.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepState {
-    /// The run has not reached it.
+    /// The run has not reached the step.
     Ahead,
-    /// The gates before it have asked.
+    /// The gates before the step have asked.
     Begins,
-    /// It ended, and runs again as it was.
+    /// The step has ended, and runs again unchanged.
     Again,
-    /// It ended, and runs again with what people changed.
+    /// The step has ended, and runs again with the changes of people.
     Changed,
 }
 
@@ -42,7 +42,7 @@ impl StepState {
 }
 
 /// Returns the gates before and after a step as the end of its line.
-pub(super) fn around(gates: &StepGates<'_>, state: StepState) -> String {
+pub(super) fn gates_around(gates: &StepGates<'_>, state: StepState) -> String {
     let before = gates.before.iter().filter(|gate| state.is_asked(gate, gates.has_tools));
     let before = before.map(|gate| {
         let when = match (gates.has_tools && gate.added_by.is_some(), state) {
@@ -50,18 +50,18 @@ pub(super) fn around(gates: &StepGates<'_>, state: StepState) -> String {
             (true, StepState::Ahead | StepState::Again | StepState::Changed) => "before each of its turns",
             (false, _) => "before it",
         };
-        format!("; {when} {}", asks(gate))
+        format!("; {when} {}", gate_line(gate))
     });
     let calls = gates.asks_about_calls.then(|| "; gates may ask about its calls".to_owned());
-    let output = gates.output.iter().map(|gate| format!("; {} about its answer", asks(gate)));
+    let output = gates.output.iter().map(|gate| format!("; {} about its answer", gate_line(gate)));
     before.chain(calls).chain(output).collect()
 }
 
 /// Returns the effect of a failure of a step as the end of its line.
-pub(super) fn failure(step: &Step, gate: Option<GateAhead<'_>>) -> String {
+pub(super) fn failure_effect(step: &Step, gate: Option<GateAhead<'_>>) -> String {
     match (gate, step.on_error) {
         (Some(gate), _) if gate.is_certain => format!("; if it fails {}", are_asked(gate.approvers)),
-        (Some(gate), _) => format!("; if it fails {}", asks(&gate)),
+        (Some(gate), _) => format!("; if it fails {}", gate_line(&gate)),
         (None, Some(OnError::Continue)) => "; if it fails the run goes on".to_owned(),
         (None, Some(OnError::Fail | OnError::Escalate) | None) if step.set.is_some() => String::new(),
         (None, Some(OnError::Fail | OnError::Escalate) | None) => "; if it fails the run fails".to_owned(),
@@ -69,7 +69,7 @@ pub(super) fn failure(step: &Step, gate: Option<GateAhead<'_>>) -> String {
 }
 
 /// Returns the lines after a gate before the outputs are released. `then`: the gates that ask after this one.
-pub(super) fn released(then: &[GateAhead<'_>], type_: GateType, verdict: Verdict) -> Vec<String> {
+pub(super) fn release_lines(then: &[GateAhead<'_>], type_: GateType, verdict: Verdict) -> Vec<String> {
     let is_withheld = verdict == Verdict::Skip && type_ == GateType::FinalResponse;
     let before = if is_withheld { " before the run ends" } else { BEFORE_RELEASE };
     let first = match (is_withheld, then) {
@@ -77,16 +77,16 @@ pub(super) fn released(then: &[GateAhead<'_>], type_: GateType, verdict: Verdict
         (false, []) => Some("the result is published".to_owned()),
         (false, [_, ..]) => None,
     };
-    let asked = then.iter().map(|gate| asks(gate) + before);
+    let asked = then.iter().map(|gate| gate_line(gate) + before);
     first.into_iter().chain(asked).chain([ENDS.to_owned()]).collect()
 }
 
-pub(super) fn has_certain(gates: &[GateAhead<'_>]) -> bool {
+pub(super) fn has_certain_gate(gates: &[GateAhead<'_>]) -> bool {
     gates.iter().any(|gate| gate.is_certain)
 }
 
 /// Returns a gate with its approvers: `gate ok asks group ops`, or `may ask` if a condition decides.
-pub(super) fn asks(gate: &GateAhead<'_>) -> String {
+pub(super) fn gate_line(gate: &GateAhead<'_>) -> String {
     let source = gate.added_by.map(|source| format!(" of {}", one_line(source, 253))).unwrap_or_default();
     let verb = if gate.is_certain { "asks" } else { "may ask" };
     format!("gate {}{source} {verb} {}", one_line(gate.name, 63), subjects(gate.approvers))

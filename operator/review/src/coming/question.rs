@@ -37,14 +37,14 @@ fn prompts<'w>(request: &ApprovalRequest, workflow: &'w Workflow, name: &str) ->
     let own = own.and_then(|step| step.hitl.as_ref());
     // The gates of a preset are `<name>.<gate>`.
     let preset = name.split_once('.').map(|(preset, _)| preset);
-    let is_it = |gate: &&Gate| gate.name == name || gate.preset.is_some() && preset == Some(gate.name.as_str());
+    let is_named = |gate: &&Gate| gate.name == name || gate.preset.is_some() && preset == Some(gate.name.as_str());
     // `release-pay` is the gate that the `release` of a policy puts before the step `pay`.
-    let is_added = |one: &&AddedStep| {
-        let rest = name.strip_prefix(one.step.name.as_str());
-        rest.is_some_and(|rest| rest.is_empty() || one.step.before.is_some() && rest.starts_with('-'))
+    let is_added = |added: &&AddedStep| {
+        let rest = name.strip_prefix(added.step.name.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || added.step.before.is_some() && rest.starts_with('-'))
     };
-    let of_spec = spec.gates.iter().filter(is_it).map(|gate| &gate.hitl);
+    let of_spec = spec.gates.iter().filter(is_named).map(|gate| &gate.hitl);
     let added = workflow.status.iter().flat_map(|status| &status.added_steps);
-    let of_policies = added.filter(is_added).map(|one| &one.step.hitl);
+    let of_policies = added.filter(is_added).map(|added| &added.step.hitl);
     own.into_iter().chain(of_spec).chain(of_policies).map(|hitl| hitl.prompt.as_str()).collect()
 }

@@ -17,7 +17,7 @@ use super::*;
 use crate::sample;
 
 /// A run in which every gate is approved and every call succeeds.
-struct Played {
+struct Replay {
     workflow: Workflow,
     journal: Journal,
     blobs: Blobs,
@@ -28,7 +28,7 @@ struct Played {
     certain: BTreeSet<String>,
 }
 
-impl Played {
+impl Replay {
     fn new(mut spec: Value, added: &[Value]) -> Self {
         spec["requestedBy"] = json!("dana@example.com");
         spec["inputs"] = json!([{"name": "a", "value": "x"}]);
@@ -59,7 +59,7 @@ impl Played {
     }
 
     /// Lets calls succeed until people are asked or the run has ended, and returns whether it has ended.
-    fn work(&mut self, facts: Vec<Fact>) -> bool {
+    fn run_calls(&mut self, facts: Vec<Fact>) -> bool {
         let mut facts = facts;
         loop {
             let transition = self.take(facts);
@@ -73,7 +73,7 @@ impl Played {
                 return true;
             }
             let calls = self.journal.records().iter().filter(|record| !record.phase.is_end());
-            facts = calls.filter(|record| record.kind != StepKind::Hitl).map(succeeds).collect();
+            facts = calls.filter(|record| record.kind != StepKind::Hitl).map(succeed).collect();
             if facts.is_empty() {
                 return false;
             }
@@ -81,8 +81,8 @@ impl Played {
     }
 
     /// Approves one gate after the other, and fails if the lines of a gate did not name the gate that asks next.
-    fn approves_all(mut self) -> BTreeSet<String> {
-        let mut has_ended = self.work(Vec::new());
+    fn approve_all(mut self) -> BTreeSet<String> {
+        let mut has_ended = self.run_calls(Vec::new());
         let mut rounds = 0;
         while !has_ended {
             rounds += 1;
@@ -90,7 +90,7 @@ impl Played {
             let ask = self.open.remove(0);
             let planned = PlannedRun::of(&self.workflow).expect("a plan");
             let lines = lines(&ask.request, Some(&planned), Verdict::Approve);
-            let told = gates_in(&lines);
+            let listed = gates_in(&lines);
             drop(planned);
             let before = self.open.len();
             let outcome = Outcome {
@@ -101,13 +101,13 @@ impl Played {
                 ..Outcome::default()
             };
             let path = ask.path.clone();
-            has_ended = self.work(vec![Fact::ApprovalDecided { path, outcome: Box::new(outcome) }]);
+            has_ended = self.run_calls(vec![Fact::ApprovalDecided { path, outcome: Box::new(outcome) }]);
             let next = self.open.get(before..).unwrap_or_default().iter().map(|ask| ask.request.gate.name.clone());
             for next in next {
-                let is_told = told.iter().any(|(name, _)| *name == next) || lines.contains(&OPEN.to_owned());
-                assert!(is_told, "{} is approved, gate {next} asks, and that was not told: {lines:#?}", ask.path);
+                let is_listed = listed.iter().any(|(name, _)| *name == next) || lines.contains(&OPEN.to_owned());
+                assert!(is_listed, "{} is approved, gate {next} asks, and that was not told: {lines:#?}", ask.path);
             }
-            self.certain.extend(told.into_iter().filter(|(_, is_certain)| *is_certain).map(|(name, _)| name));
+            self.certain.extend(listed.into_iter().filter(|(_, is_certain)| *is_certain).map(|(name, _)| name));
         }
         let missing: Vec<_> = self.certain.difference(&self.asked).collect();
         assert!(missing.is_empty(), "told for certain, and not asked: {missing:?}");
@@ -116,7 +116,7 @@ impl Played {
 }
 
 /// Returns the fact that a call succeeded with an answer that its place in a pattern can read.
-fn succeeds(record: &StepRecord) -> Fact {
+fn succeed(record: &StepRecord) -> Fact {
     let place = RecordPath::new(&record.path).place();
     let text = match &*place {
         ".router" => r#"{"route": "left"}"#,
@@ -190,25 +190,25 @@ fn of_types(condition: Option<&str>) -> Value {
 }
 
 #[track_caller]
-fn asks_all(spec: Value, added: &[Value], expected: &[&str]) {
-    let asked = Played::new(spec, added).approves_all();
+fn assert_gates_asked(spec: Value, added: &[Value], expected: &[&str]) {
+    let asked = Replay::new(spec, added).approve_all();
     let expected: BTreeSet<String> = expected.iter().map(|&name| name.to_owned()).collect();
     assert_eq!(asked, expected);
 }
 
 #[test]
-fn every_gate_of_a_chain_is_told_before_it_asks() {
+fn every_gate_of_a_chain_is_listed_before_it_asks() {
     let steps = json!([turn("draft"), ask("review"), text("note"), call("apply"), ask("after"), call("last")]);
     let own = ["review", "after"];
-    asks_all(json!({"steps": steps}), &[], &own);
+    assert_gates_asked(json!({"steps": steps}), &[], &own);
     let typed = ["review", "after", "look", "read", "release"];
-    asks_all(json!({"steps": steps, "gates": of_types(None)}), &[], &typed);
-    asks_all(json!({"steps": steps, "gates": of_types(Some("inputs.a == 'x'"))}), &[], &typed);
+    assert_gates_asked(json!({"steps": steps, "gates": of_types(None)}), &[], &typed);
+    assert_gates_asked(json!({"steps": steps, "gates": of_types(Some("inputs.a == 'x'"))}), &[], &typed);
     let untyped = ["review", "after", "release"];
-    asks_all(json!({"steps": steps, "gates": of_types(Some("inputs.a == 'y'"))}), &[], &untyped);
+    assert_gates_asked(json!({"steps": steps, "gates": of_types(Some("inputs.a == 'y'"))}), &[], &untyped);
     let guards = ["guard-draft", "guard-apply", "watch-apply", "guard-last", "watch-last"];
     let all = [typed.as_slice(), &guards, &["intake", "second", "exit"]].concat();
-    asks_all(json!({"steps": steps, "gates": of_types(None)}), &of_policies(), &all);
+    assert_gates_asked(json!({"steps": steps, "gates": of_types(None)}), &of_policies(), &all);
 }
 
 #[test]
@@ -217,43 +217,43 @@ fn a_step_that_its_condition_leaves_out_is_not_asked_about() {
     let gated = with(ask("maybe"), "skipIf", json!("inputs.a == 'x'"));
     let steps = json!([turn("draft"), ask("review"), skipped, gated, ask("after")]);
     let expected = ["intake", "second", "guard-draft", "read", "review", "after", "release", "exit"];
-    asks_all(json!({"steps": steps, "gates": of_types(None)}), &of_policies(), &expected);
+    assert_gates_asked(json!({"steps": steps, "gates": of_types(None)}), &of_policies(), &expected);
 }
 
 #[test]
-fn every_gate_of_branches_a_dag_and_a_graph_is_told_before_it_asks() {
+fn every_gate_of_branches_a_dag_and_a_graph_is_listed_before_it_asks() {
     let release = json!([gate("release", &json!({"type": "finalResponse"}))]);
-    let of = |branch: &str, step: Value| with(step, "branch", json!(branch));
-    let steps = json!([of("left", ask("review")), of("left", call("more")), of("right", text("other")), call("merge")]);
+    let in_branch = |branch: &str, step: Value| with(step, "branch", json!(branch));
+    let steps = json!([in_branch("left", ask("review")), in_branch("left", call("more")), in_branch("right", text("other")), call("merge")]);
     let parallel = json!({"pattern": {"parallel": {"reduce": "merge"}}, "steps": steps, "gates": release});
     let before = ["guard-more", "watch-more", "guard-merge", "watch-merge"];
     let ends = ["intake", "second", "review", "release", "exit"];
-    asks_all(parallel, &of_policies(), &[before.as_slice(), &ends].concat());
+    assert_gates_asked(parallel, &of_policies(), &[before.as_slice(), &ends].concat());
 
     let after = with(call("apply"), "dependsOn", json!(["review"]));
     let dag = json!({"pattern": {"dag": {}}, "steps": [text("draft"), ask("review"), after], "gates": release});
-    asks_all(dag, &of_policies(), &[["guard-apply", "watch-apply"].as_slice(), &ends].concat());
+    assert_gates_asked(dag, &of_policies(), &[["guard-apply", "watch-apply"].as_slice(), &ends].concat());
 
     let edges = json!([{"from": "draft", "to": "review"},
         {"from": "review", "choose": [{"when": "inputs.a == 'x'", "to": "apply"}, {"when": "else", "to": "draft"}]}]);
     let steps = json!([text("draft"), ask("review"), call("apply")]);
     let graph = json!({"pattern": {"graph": {"edges": edges}}, "steps": steps, "gates": release});
-    asks_all(graph, &of_policies(), &[["guard-apply", "watch-apply"].as_slice(), &ends].concat());
+    assert_gates_asked(graph, &of_policies(), &[["guard-apply", "watch-apply"].as_slice(), &ends].concat());
 }
 
 #[test]
-fn every_gate_between_the_agents_of_a_pattern_is_told_before_it_asks() {
-    let of = |branch: &str, step: Value| with(step, "branch", json!(branch));
+fn every_gate_between_the_agents_of_a_pattern_is_listed_before_it_asks() {
+    let in_branch = |branch: &str, step: Value| with(step, "branch", json!(branch));
     let router = json!({"agent": "clerk", "input": "which?", "review": "route"});
-    let steps = json!([of("left", call("more")), of("right", text("other"))]);
+    let steps = json!([in_branch("left", call("more")), in_branch("right", text("other"))]);
     let spec = json!({"pattern": {"routing": {"router": router}}, "steps": steps, "gates": [ask("route")]});
-    asks_all(spec.clone(), &[], &["route"]);
+    assert_gates_asked(spec.clone(), &[], &["route"]);
     let guards = ["intake", "second", "guard-router", "route", "guard-more", "watch-more", "exit"];
-    asks_all(spec, &of_policies(), &guards);
+    assert_gates_asked(spec, &of_policies(), &guards);
 
     let drafts = json!({"producer": "writer", "evaluator": {"agent": "critic"}, "reviewGate": "look"});
     let spec = json!({"pattern": {"evaluatorOptimizer": drafts}, "gates": [ask("look")]});
-    asks_all(spec, &of_policies(), &["intake", "second", "guard-producer", "guard-evaluator", "look", "exit"]);
+    assert_gates_asked(spec, &of_policies(), &["intake", "second", "guard-producer", "guard-evaluator", "look", "exit"]);
 
     let parts = json!({"orchestrator": {"agent": "lead"}, "worker": {"agent": "clerk"}, "decompositionReview": "parts",
         "reduceReview": "look", "reduce": "merge"});
@@ -264,6 +264,6 @@ fn every_gate_between_the_agents_of_a_pattern_is_told_before_it_asks() {
         let mut all = vec!["intake", "second", "guard-orchestrator", "parts", "guard-worker", "exit"];
         all.extend(["guard-merge", "watch-merge"]);
         all.extend((condition == "inputs.a == 'x'").then_some("look"));
-        asks_all(spec, &of_policies(), &all);
+        assert_gates_asked(spec, &of_policies(), &all);
     }
 }

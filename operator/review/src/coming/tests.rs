@@ -10,11 +10,11 @@ use super::{question::has_values, *};
 use crate::sample;
 
 /// Returns a run with this spec, and the request of one of its gates.
-fn asked(spec: Value, path: &str) -> (Approval, RunNow) {
-    asked_with(spec, json!([]), path)
+fn run_at_gate(spec: Value, path: &str) -> (Approval, RunNow) {
+    run_with_added_gates(spec, json!([]), path)
 }
 
-fn asked_with(mut spec: Value, added: Value, path: &str) -> (Approval, RunNow) {
+fn run_with_added_gates(mut spec: Value, added: Value, path: &str) -> (Approval, RunNow) {
     spec["requestedBy"] = json!("dana@example.com");
     spec["inputs"] = json!([{"name": "a", "value": "x"}]);
     spec["providers"] = json!([{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}]);
@@ -69,13 +69,13 @@ fn text(name: &str) -> Value {
 }
 
 #[test]
-fn a_chain_says_its_next_calls_up_to_the_next_gate_or_the_end() {
+fn a_chain_has_lines_up_to_the_next_gate_or_the_end() {
     let mut apply = post("apply");
     apply["onError"] = json!("escalate");
     let help = json!({"name": "help", "type": "errorEscalation",
         "hitl": {"prompt": "What now?", "approvers": [{"kind": "Group", "name": "ops"}]}});
     let spec = json!({"gates": [help], "steps": [text("draft"), gate("review", &json!({})), apply]});
-    let run = asked(spec, "review#2");
+    let run = run_at_gate(spec, "review#2");
     let call = "step apply: POST http://apply.svc/run; if it fails group ops is asked; its body is the text below";
     assert_eq!(after(&run, Verdict::Approve), [call, ENDS]);
     assert_eq!(after(&run, Verdict::Reject), ["the run ends"]);
@@ -86,13 +86,13 @@ fn a_chain_says_its_next_calls_up_to_the_next_gate_or_the_end() {
     let spec = json!({"steps": [text("draft"), gate("review", &json!({})), skipped, next, post("apply")]});
     let lines =
         ["step note: a text of the run, unless its condition leaves it out", "gate second asks alice, group ops"];
-    assert_eq!(after(&asked(spec, "review"), Verdict::Approve), lines);
+    assert_eq!(after(&run_at_gate(spec, "review"), Verdict::Approve), lines);
 }
 
 #[test]
 fn a_reject_that_goes_on_names_the_step_with_its_target() {
     let spec = json!({"steps": [text("draft"), gate("review", &json!({})), post("apply")]});
-    let (mut approval, run) = asked(spec, "review");
+    let (mut approval, run) = run_at_gate(spec, "review");
     approval.spec.request.after_reject = vec!["apply".to_owned()];
     let call = "step apply: POST http://apply.svc/run; if it fails the run fails";
     assert_eq!(after(&(approval, run), Verdict::Reject), ["the run goes on with apply", call]);
@@ -102,20 +102,20 @@ fn a_reject_that_goes_on_names_the_step_with_its_target() {
 fn a_long_chain_is_shortened() {
     let steps: Vec<_> =
         std::iter::once(gate("review", &json!({}))).chain((0..9).map(|at| text(&format!("s{at}")))).collect();
-    let lines = after(&asked(json!({"steps": steps}), "review"), Verdict::Approve);
+    let lines = after(&run_at_gate(json!({"steps": steps}), "review"), Verdict::Approve);
     assert_eq!((lines.len(), lines.last().unwrap().as_str()), (MOST + 1, "and 3 more"));
 }
 
 #[test]
 fn branches_end_together_and_a_route_alone() {
-    let of = |branch: &str, mut step: Value| {
+    let in_branch = |branch: &str, mut step: Value| {
         step["branch"] = json!(branch);
         step
     };
     let steps = json!([
-        of("left", gate("review", &json!({}))),
-        of("left", text("more")),
-        of("right", text("other")),
+        in_branch("left", gate("review", &json!({}))),
+        in_branch("left", text("more")),
+        in_branch("right", text("other")),
         plain("merge")
     ]);
     let spec = json!({"pattern": {"parallel": {"reduce": "merge"}}, "steps": steps});
@@ -125,14 +125,14 @@ fn branches_end_together_and_a_route_alone() {
         "step merge: POST http://merge.svc/run; if it fails the run fails",
         ENDS,
     ];
-    assert_eq!(after(&asked(spec, "left/review"), Verdict::Approve), lines);
+    assert_eq!(after(&run_at_gate(spec, "left/review"), Verdict::Approve), lines);
 
-    let steps = json!([of("left", gate("review", &json!({}))), of("left", text("more")), of("right", text("other"))]);
+    let steps = json!([in_branch("left", gate("review", &json!({}))), in_branch("left", text("more")), in_branch("right", text("other"))]);
     let router = json!({"agent": "clerk", "input": "which?", "review": "route"});
     let route = gate("route", &json!({}));
     let spec = json!({"pattern": {"routing": {"router": router}}, "steps": steps, "gates": [route]});
-    assert_eq!(after(&asked(spec.clone(), "left/review"), Verdict::Approve), ["step more: a text of the run", ENDS]);
-    let mut run = of_type(GateType::PlanApproval, asked(spec, ".review"));
+    assert_eq!(after(&run_at_gate(spec.clone(), "left/review"), Verdict::Approve), ["step more: a text of the run", ENDS]);
+    let mut run = of_type(GateType::PlanApproval, run_at_gate(spec, ".review"));
     assert_eq!(after(&run, Verdict::Approve), ["the steps of the chosen route run"]);
     assert_eq!(after(&run, Verdict::Retry), ["agent clerk chooses again, and this gate asks again"]);
     run.0.spec.request.reviews.as_mut().unwrap().response = "left".to_owned();
@@ -141,7 +141,7 @@ fn branches_end_together_and_a_route_alone() {
 }
 
 #[test]
-fn a_dag_says_what_waits_for_the_gate_and_for_what_else() {
+fn a_dag_has_a_line_for_each_waiting_step_with_its_other_dependencies() {
     let after_it = |name: &str, on: &[&str]| json!({"name": name, "set": {"value": "x"}, "dependsOn": on});
     let steps = json!([
         text("draft"),
@@ -151,14 +151,14 @@ fn a_dag_says_what_waits_for_the_gate_and_for_what_else() {
     ]);
     let spec = json!({"pattern": {"dag": {}}, "steps": steps});
     let lines = ["step one: a text of the run", "step two: a text of the run; it also waits for draft"];
-    assert_eq!(after(&asked(spec.clone(), "review"), Verdict::Approve), lines);
+    assert_eq!(after(&run_at_gate(spec.clone(), "review"), Verdict::Approve), lines);
     let last = json!({"pattern": {"dag": {}}, "steps": [gate("review", &json!({}))]});
     let lines = ["no other step waits for it; the run ends when its other steps have ended"];
-    assert_eq!(after(&asked(last, "review"), Verdict::Approve), lines);
+    assert_eq!(after(&run_at_gate(last, "review"), Verdict::Approve), lines);
 }
 
 #[test]
-fn a_graph_says_each_edge_with_its_condition() {
+fn a_graph_has_a_line_for_each_edge_with_its_condition() {
     let edge = json!({"from": "review", "choose": [{"when": "inputs.a == 'x'", "to": "apply"},
             {"when": "else", "to": "draft"}]});
     let steps = json!([text("draft"), gate("review", &json!({})), post("apply")]);
@@ -169,17 +169,17 @@ fn a_graph_says_each_edge_with_its_condition() {
         "otherwise step draft: a text of the run",
         "after that the edges of its graph decide",
     ];
-    assert_eq!(after(&asked(spec, "review"), Verdict::Approve), lines);
+    assert_eq!(after(&run_at_gate(spec, "review"), Verdict::Approve), lines);
     let steps = json!([gate("review", &json!({}))]);
     let spec = json!({"pattern": {"graph": {"edges": []}}, "steps": steps});
-    assert_eq!(after(&asked(spec, "review"), Verdict::Approve), [ENDS]);
+    assert_eq!(after(&run_at_gate(spec, "review"), Verdict::Approve), [ENDS]);
 }
 
 #[test]
-fn the_gates_that_a_loop_and_an_orchestrator_name_say_what_their_agents_do() {
+fn gates_of_a_loop_and_an_orchestrator_have_lines_about_their_agents() {
     let drafts = json!({"producer": "writer", "evaluator": {"agent": "critic"}, "reviewGate": "look"});
     let gates = json!([gate("look", &json!({}))]);
-    let run = asked(json!({"pattern": {"evaluatorOptimizer": drafts}, "gates": gates}), ".review");
+    let run = run_at_gate(json!({"pattern": {"evaluatorOptimizer": drafts}, "gates": gates}), ".review");
     assert_eq!(after(&run, Verdict::Approve), ["this draft is the result", ENDS]);
     assert_eq!(after(&run, Verdict::Modify), ["your draft is scored next"]);
     assert_eq!(after(&run, Verdict::Retry), ["agent writer revises the draft, and it is scored again"]);
@@ -188,15 +188,15 @@ fn the_gates_that_a_loop_and_an_orchestrator_name_say_what_their_agents_do() {
     let gates = json!([gate("parts", &json!({})), gate("look", &json!({}))]);
     let spec = json!({"pattern": {"orchestratorWorkers": parts}, "steps": [text("merge")], "gates": gates});
     let lines = ["agent clerk does each part of the work", "then gate look asks alice, group ops about the parts"];
-    assert_eq!(after(&asked(spec.clone(), ".decomposition"), Verdict::Approve), lines);
+    assert_eq!(after(&run_at_gate(spec.clone(), ".decomposition"), Verdict::Approve), lines);
     let again = ["agent lead divides the work again, and this gate asks again"];
-    assert_eq!(after(&asked(spec.clone(), ".decomposition"), Verdict::Retry), again);
-    assert_eq!(after(&asked(spec, ".reduce-review"), Verdict::Approve), ["step merge: a text of the run", ENDS]);
+    assert_eq!(after(&run_at_gate(spec.clone(), ".decomposition"), Verdict::Retry), again);
+    assert_eq!(after(&run_at_gate(spec, ".reduce-review"), Verdict::Approve), ["step merge: a text of the run", ENDS]);
 }
 
 #[test]
-fn a_call_says_its_target_and_leaves_what_follows_to_the_agent() {
-    let (mut approval, run) = asked(json!({"steps": [text("draft")]}), "review");
+fn a_call_has_its_target_and_the_agent_chooses_the_next_action() {
+    let (mut approval, run) = run_at_gate(json!({"steps": [text("draft")]}), "review");
     let digest = approval.spec.request.spec_digest.clone();
     let chooses = "the agent chooses what it does next; its further calls meet the gates of this run";
     approval.spec.request = sample::call().spec.request;
@@ -214,34 +214,34 @@ fn gates_at_the_end_of_the_run_are_named_before_it_ends() {
         "hitl": {"prompt": "Publish?", "approvers": [{"kind": "User", "name": "carol"}]}});
     let spec = json!({"gates": [last], "steps": [gate("review", &json!({}))]});
     let lines = ["gate release asks carol before the result is published", ENDS];
-    assert_eq!(after(&asked(spec, "review"), Verdict::Approve), lines);
+    assert_eq!(after(&run_at_gate(spec, "review"), Verdict::Approve), lines);
 }
 
 #[test]
-fn another_definition_than_that_of_the_request_is_not_told() {
+fn a_run_with_another_spec_digest_is_not_used() {
     let spec = json!({"steps": [gate("review", &json!({})), post("apply")]});
-    let (mut approval, run) = asked(spec, "review");
+    let (mut approval, run) = run_at_gate(spec, "review");
     approval.spec.request.spec_digest = sample::approval().spec.request.spec_digest;
     assert_eq!(after(&(approval, run), Verdict::Approve), ["the run goes on"]);
 }
 
 #[test]
-fn only_a_question_whose_template_has_values_is_said_to_have_them() {
+fn a_question_has_values_only_if_its_template_has_them() {
     let mut review = gate("review", &json!({}));
-    let told = |review: &Value| {
-        let (approval, run) = asked(json!({"steps": [review]}), "review");
+    let shown = |review: &Value| {
+        let (approval, run) = run_at_gate(json!({"steps": [review]}), "review");
         has_values(&approval.spec.request, definition(&approval.spec.request, &run).unwrap())
     };
-    assert_eq!(told(&review), Some(false));
+    assert_eq!(shown(&review), Some(false));
     review["hitl"]["prompt"] = json!("Pay {{ inputs.amount }}?");
-    assert_eq!(told(&review), Some(true));
+    assert_eq!(shown(&review), Some(true));
 }
 
 #[test]
 fn words_of_others_stay_in_their_line() {
     let mut apply = plain("apply");
     apply["http"]["url"] = json!(format!("http://x/{}", sample::HOSTILE));
-    let lines = after(&asked(json!({"steps": [gate("review", &json!({})), apply]}), "review"), Verdict::Approve);
+    let lines = after(&run_at_gate(json!({"steps": [gate("review", &json!({})), apply]}), "review"), Verdict::Approve);
     assert!(lines[0].starts_with("step apply: POST http://x/ok"), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains(['\n', '\u{1b}', '\u{202e}'])), "{lines:?}");
 }
@@ -266,7 +266,7 @@ fn guarded(condition: Option<&str>, path: &str) -> (Approval, RunNow) {
         of_policy("guard", ("before", http)),
         of_policy("exit", ("at", json!("End"))),
     ];
-    asked_with(spec, json!(added), path)
+    run_with_added_gates(spec, json!(added), path)
 }
 
 const GUARD: &str = "gate guard-apply of ClusterApprovalPolicy prod asks alice, group ops";
@@ -275,7 +275,7 @@ const CALL: &str = "step apply: POST http://apply.svc/run";
 const FAILS: &str = "; if it fails the run fails";
 
 #[test]
-fn gates_of_types_and_policies_are_told_where_they_ask() {
+fn gates_of_types_and_policies_are_listed_at_their_steps() {
     let body = "; its body is the text below";
     let before = format!("{CALL}; before it gate look asks alice, group ops; before it {GUARD}{FAILS}{body}");
     assert_eq!(after(&guarded(None, "review"), Verdict::Approve), [before.as_str()]);
@@ -287,7 +287,7 @@ fn gates_of_types_and_policies_are_told_where_they_ask() {
 }
 
 #[test]
-fn a_gate_before_a_step_says_what_runs_and_who_is_asked_before_it() {
+fn a_gate_before_a_step_lists_the_step_and_its_other_gates() {
     let start = of_type(GateType::StepStart, guarded(None, "apply/.start"));
     let then = [format!("{GUARD} about the same call"), format!("then this runs: {CALL}{FAILS}")];
     assert_eq!(after(&start, Verdict::Approve), then);
@@ -302,7 +302,7 @@ fn a_gate_before_a_step_says_what_runs_and_who_is_asked_before_it() {
 }
 
 #[test]
-fn a_step_that_runs_again_is_asked_about_by_policies_and_after_a_change_by_its_author() {
+fn a_repeated_step_has_gates_of_policies_and_after_a_change_of_its_author() {
     let failed = of_type(GateType::ErrorEscalation, guarded(None, "apply/.error"));
     let policy = [format!("the step runs again: {CALL}; before it {GUARD}{FAILS}")];
     assert_eq!(after(&failed, Verdict::Retry), policy);
@@ -313,28 +313,28 @@ fn a_step_that_runs_again_is_asked_about_by_policies_and_after_a_change_by_its_a
 }
 
 #[test]
-fn a_run_that_cannot_be_planned_is_not_told() {
+fn a_run_that_cannot_be_planned_has_only_the_sequel() {
     let unknown = json!({"name": "act", "agent": {"name": "nobody", "input": "x"}});
-    let run = asked(json!({"steps": [gate("review", &json!({})), unknown]}), "review");
+    let run = run_at_gate(json!({"steps": [gate("review", &json!({})), unknown]}), "review");
     assert_eq!(after(&run, Verdict::Approve), ["the run goes on"]);
 }
 
 /// Returns the label of a question about a call. `gates`, `added`: the gates of the spec and of policies. `names`: the
 /// gates that ask.
 fn label_at_call(gates: &Value, added: &Value, names: &[&str]) -> &'static str {
-    let (mut approval, run) = asked_with(json!({"gates": gates, "steps": [text("draft")]}), added.clone(), "draft");
+    let (mut approval, run) = run_with_added_gates(json!({"gates": gates, "steps": [text("draft")]}), added.clone(), "draft");
     let request = &mut approval.spec.request;
     let digest = request.spec_digest.clone();
     *request = sample::call().spec.request;
     (request.gate.name, request.spec_digest) = (names[0].to_owned(), digest);
-    let one = |name: &&str| json!({"name": name, "type": "toolExecution", "because": "it is listed"});
-    let asking = names.iter().map(one).collect::<Vec<_>>();
+    let asking_gate = |name: &&str| json!({"name": name, "type": "toolExecution", "because": "it is listed"});
+    let asking = names.iter().map(asking_gate).collect::<Vec<_>>();
     request.action.as_mut().unwrap().gates = serde_json::from_value(json!(asking)).unwrap();
     label_of_question(request, definition(request, &run))
 }
 
 #[test]
-fn the_question_of_a_preset_or_a_policy_is_found_and_one_that_is_not_found_may_have_values() {
+fn the_question_of_a_preset_or_a_policy_is_found_by_name() {
     const PLAIN: &str = "the Workflow's question";
     const FILLED: &str = "the Workflow's question, with values of the run filled in";
     const UNKNOWN: &str = "the Workflow's question; values of the run may be filled in";
@@ -357,38 +357,38 @@ fn the_question_of_a_preset_or_a_policy_is_found_and_one_that_is_not_found_may_h
 }
 
 #[test]
-fn the_steps_of_a_run_are_told_in_their_order_with_what_they_call() {
-    let of = |spec: Value, most: usize| {
-        let run = asked(spec, "review").1;
+fn the_steps_of_a_run_are_listed_in_order_with_their_targets() {
+    let steps_of = |spec: Value, most: usize| {
+        let run = run_at_gate(spec, "review").1;
         steps(run.workflow.as_deref().unwrap(), most)
     };
     let spec = json!({"steps": [text("draft"), gate("review", &json!({})), post("apply")]});
     let apply = "step apply: POST http://apply.svc/run; if it fails the run fails";
-    assert_eq!(of(spec.clone(), 9), ["step draft: a text of the run", "gate review asks alice, group ops", apply]);
-    assert_eq!(of(spec, 1), ["step draft: a text of the run", "and 2 more"]);
+    assert_eq!(steps_of(spec.clone(), 9), ["step draft: a text of the run", "gate review asks alice, group ops", apply]);
+    assert_eq!(steps_of(spec, 1), ["step draft: a text of the run", "and 2 more"]);
     let (mut left, mut right) = (plain("apply"), text("draft"));
     (left["branch"], right["branch"]) = (json!("left"), json!("right"));
     let branches = json!({"pattern": {"parallel": {}}, "steps": [left, right]});
-    let told = [format!("branch left: {apply}"), "branch right: step draft: a text of the run".to_owned()];
-    assert_eq!(of(branches, 9), told);
-    assert_eq!(of(json!({"steps": [post("apply")]}), 9), ["the steps cannot be told here: read the spec"]);
+    let shown = [format!("branch left: {apply}"), "branch right: step draft: a text of the run".to_owned()];
+    assert_eq!(steps_of(branches, 9), shown);
+    assert_eq!(steps_of(json!({"steps": [post("apply")]}), 9), ["the steps cannot be told here: read the spec"]);
 }
 
 #[test]
-fn a_step_whose_failure_the_run_survives_hides_nothing_that_follows() {
+fn a_step_with_on_error_continue_hides_no_later_step() {
     let look = gate("look", &json!({"type": "outputValidation", "steps": ["rate"]}));
-    let told = |on_error: Value| {
+    let shown = |on_error: Value| {
         let mut rate = json!({"name": "rate", "agent": {"name": "writer", "input": "x"}});
         rate["onError"] = on_error;
         let spec = json!({"gates": [look], "steps": [text("draft"), gate("review", &json!({})), rate, plain("pay")]});
-        after(&asked(spec, "review"), Verdict::Approve).join("\n")
+        after(&run_at_gate(spec, "review"), Verdict::Approve).join("\n")
     };
-    assert!(!told(json!("fail")).contains("step pay"), "{}", told(json!("fail")));
-    assert!(told(json!("continue")).contains("step pay: POST http://pay.svc/run"), "{}", told(json!("continue")));
+    assert!(!shown(json!("fail")).contains("step pay"), "{}", shown(json!("fail")));
+    assert!(shown(json!("continue")).contains("step pay: POST http://pay.svc/run"), "{}", shown(json!("continue")));
 }
 
 #[test]
-fn steps_of_a_dag_that_are_further_away_are_mentioned() {
+fn a_dag_mentions_steps_that_do_not_follow_directly() {
     let after_step = |name: &str, before: &str| {
         let mut step = plain(name);
         step["dependsOn"] = json!([before]);
@@ -396,9 +396,9 @@ fn steps_of_a_dag_that_are_further_away_are_mentioned() {
     };
     let spec = |steps: Vec<Value>| json!({"pattern": {"dag": {}}, "steps": steps});
     let (note, pay) = (after_step("note", "review"), after_step("pay", "note"));
-    let deep = asked(spec(vec![gate("review", &json!({})), note.clone(), pay]), "review");
+    let deep = run_at_gate(spec(vec![gate("review", &json!({})), note.clone(), pay]), "review");
     assert!(after(&deep, Verdict::Approve).contains(&LATER.to_owned()));
-    let flat = asked(spec(vec![gate("review", &json!({})), note]), "review");
-    let told = after(&flat, Verdict::Approve);
-    assert!(told[0].contains("step note") && !told.contains(&LATER.to_owned()), "{told:?}");
+    let flat = run_at_gate(spec(vec![gate("review", &json!({})), note]), "review");
+    let shown = after(&flat, Verdict::Approve);
+    assert!(shown[0].contains("step note") && !shown.contains(&LATER.to_owned()), "{shown:?}");
 }

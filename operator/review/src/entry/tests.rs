@@ -23,7 +23,7 @@ fn merge_patch(entry: &Entry, decisions: Option<&Value>) -> Value {
 }
 
 #[test]
-fn a_decision_goes_under_ones_own_name_with_digest_and_counted_groups() {
+fn a_decision_has_the_key_of_its_voter_the_digest_and_counted_groups() {
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].required_from =
         vec![signoff_api::gate::RequiredFrom { group: "finance-leads".into(), min: 1 }];
@@ -42,7 +42,7 @@ fn a_decision_goes_under_ones_own_name_with_digest_and_counted_groups() {
 }
 
 #[test]
-fn on_behalf_of_somebody_names_both_and_no_groups() {
+fn a_decision_on_behalf_of_a_user_has_both_names_and_no_groups() {
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].required_from =
         vec![signoff_api::gate::RequiredFrom { group: "finance".into(), min: 1 }];
@@ -112,7 +112,7 @@ fn an_entry_with_null_is_a_json_patch_that_replaces_no_other_decision() {
 }
 
 #[test]
-fn what_was_stored_is_compared_with_what_was_sent() {
+fn the_stored_entry_is_compared_with_the_sent_entry() {
     let approval = sample::approval();
     let decision = Decision { reason: Some("checked".into()), ..modify(json!({"amount": 420.0, "id": "0042"})) };
     let sent = Entry::new(decision, None, &approval, &alice()).unwrap();

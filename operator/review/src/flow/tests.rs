@@ -35,16 +35,16 @@ struct Fake {
     seen: Mutex<Seen>,
     rehearsal: Answer,
     record: Answer,
-    asked: Mutex<Vec<&'static str>>,
+    requests: Mutex<Vec<&'static str>>,
 }
 
 impl Fake {
     fn new(seen: &Seen, rehearsal: Answer, record: Answer) -> Self {
-        Self { seen: Mutex::new(seen.clone()), rehearsal, record, asked: Mutex::default() }
+        Self { seen: Mutex::new(seen.clone()), rehearsal, record, requests: Mutex::default() }
     }
 
-    fn asked(&self) -> Vec<&'static str> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<&'static str> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -52,7 +52,7 @@ impl Server for Fake {
     type Error = Error;
 
     async fn send(&self, seen: &Seen, entry: &Entry, dry_run: bool) -> Result<Seen, Error> {
-        self.asked.lock().unwrap().push(if dry_run { "rehearsal" } else { "record" });
+        self.requests.lock().unwrap().push(if dry_run { "rehearsal" } else { "record" });
         let answer = if dry_run { self.rehearsal } else { self.record };
         let mut approval = foreseen::with(&seen.approval, entry);
         if answer == Answer::Changed {
@@ -70,7 +70,7 @@ impl Server for Fake {
     }
 
     async fn read(&self) -> Result<Seen, Error> {
-        self.asked.lock().unwrap().push("read");
+        self.requests.lock().unwrap().push("read");
         Ok(self.seen.lock().unwrap().clone())
     }
 
@@ -104,7 +104,7 @@ fn unusable(seen: &Seen) -> Proposed {
     proposed_by(seen, Decision { parameters, ..Decision::new(Verdict::Modify) }).unwrap()
 }
 
-async fn rehearsed(fake: &Fake, proposed: Proposed) -> Result<Rehearsed, NotRehearsed<Error>> {
+async fn rehearse(fake: &Fake, proposed: Proposed) -> Result<Rehearsed, NotRehearsed<Error>> {
     proposed.rehearse(fake, &Counter::start(1).unwrap(), sample::now()).await
 }
 
@@ -112,36 +112,36 @@ async fn rehearsed(fake: &Fake, proposed: Proposed) -> Result<Rehearsed, NotRehe
 async fn a_decision_is_rehearsed_before_it_is_confirmed_and_recorded_once() {
     let seen = seen_of(&sample::approval());
     let fake = Fake::new(&seen, Answer::Accepted, Answer::Accepted);
-    let rehearsed = rehearsed(&fake, approve(&seen)).await.unwrap();
-    assert_eq!((rehearsed.reached(), fake.asked()), (&Reached::Decided, vec!["rehearsal"]), "nothing is stored");
+    let rehearsed = rehearse(&fake, approve(&seen)).await.unwrap();
+    assert_eq!((rehearsed.reached(), fake.requests()), (&Reached::Decided, vec!["rehearsal"]), "nothing is stored");
     let recorded = rehearsed.confirm().record(&fake, sample::now()).await.unwrap();
-    assert_eq!(fake.asked(), ["rehearsal", "record"]);
+    assert_eq!(fake.requests(), ["rehearsal", "record"]);
     assert_eq!(recorded.approval.spec.decisions["alice@example.com"], recorded.entry.decision);
 }
 
 #[tokio::test]
-async fn a_refused_rehearsal_is_no_decision_and_says_why_in_words_about_the_gate_as_it_is_now() {
+async fn a_refused_rehearsal_is_explained_by_the_current_gate() {
     let seen = seen_of(&sample::approval());
     let fake = Fake::new(&seen, Answer::Refused, Answer::Accepted);
-    let Err(NotRehearsed::Refused(refused, None)) = rehearsed(&fake, approve(&seen)).await else { panic!("refused") };
+    let Err(NotRehearsed::Refused(refused, None)) = rehearse(&fake, approve(&seen)).await else { panic!("refused") };
     assert_eq!((refused.refusal, refused.error), (None, Error::Refused), "the policy says it best");
     let mut closed = sample::approval();
     let outcome = Outcome { phase: ApprovalPhase::Cancelled, ..Outcome::default() };
     closed.status.get_or_insert_default().outcome = Some(outcome);
     *fake.seen.lock().unwrap() = seen_of(&closed);
-    let Err(NotRehearsed::Refused(refused, None)) = rehearsed(&fake, approve(&seen)).await else { panic!("refused") };
+    let Err(NotRehearsed::Refused(refused, None)) = rehearse(&fake, approve(&seen)).await else { panic!("refused") };
     assert_eq!(refused.refusal.unwrap().to_string(), "too late: this gate was cancelled");
-    assert_eq!(fake.asked(), ["rehearsal", "read", "rehearsal", "read"], "nothing is recorded");
+    assert_eq!(fake.requests(), ["rehearsal", "read", "rehearsal", "read"], "nothing is recorded");
 }
 
 #[tokio::test]
-async fn a_decision_that_the_operator_could_not_use_is_not_recorded_and_a_policys_sentence_comes_first() {
+async fn an_unusable_decision_is_not_recorded_and_a_refusal_takes_precedence() {
     let seen = seen_of(&sample::approval());
     let fake = Fake::new(&seen, Answer::Accepted, Answer::Accepted);
-    let Err(NotRehearsed::Unusable(why)) = rehearsed(&fake, unusable(&seen)).await else { panic!("unusable") };
+    let Err(NotRehearsed::Unusable(why)) = rehearse(&fake, unusable(&seen)).await else { panic!("unusable") };
     assert!(why.to_string().contains("response"), "{why}");
     let fake = Fake::new(&seen, Answer::Refused, Answer::Accepted);
-    let Err(NotRehearsed::Refused(_, unusable)) = rehearsed(&fake, unusable(&seen)).await else { panic!("refused") };
+    let Err(NotRehearsed::Refused(_, unusable)) = rehearse(&fake, unusable(&seen)).await else { panic!("refused") };
     assert!(unusable.unwrap().to_string().contains("response"));
 }
 
@@ -149,28 +149,28 @@ async fn a_decision_that_the_operator_could_not_use_is_not_recorded_and_a_policy
 async fn only_the_decision_that_was_confirmed_is_recorded() {
     let seen = seen_of(&sample::approval());
     let fake = Fake::new(&seen, Answer::Accepted, Answer::Accepted);
-    let of = async |reason: Option<&str>| {
+    let rehearse_with = async |reason: Option<&str>| {
         let decision = Decision { reason: reason.map(str::to_owned), ..Decision::new(Verdict::Approve) };
-        rehearsed(&fake, proposed_by(&seen, decision).unwrap()).await.unwrap()
+        rehearse(&fake, proposed_by(&seen, decision).unwrap()).await.unwrap()
     };
-    let (shown, other) = (of(None).await, of(Some("late")).await);
+    let (shown, other) = (rehearse_with(None).await, rehearse_with(Some("late")).await);
     let name = shown.name();
-    assert!(!name.is_empty() && name == of(None).await.name() && name != other.name());
+    assert!(!name.is_empty() && name == rehearse_with(None).await.name() && name != other.name());
     let other = other.confirm_named(Some(&name)).unwrap_err();
     assert!(other.confirm_named(None).is_err());
     assert!(shown.confirm_named(Some(&name)).is_ok());
 }
 
 #[tokio::test]
-async fn a_decision_whose_answer_is_lost_is_looked_for_and_one_that_is_not_there_is_unknown() {
+async fn a_decision_without_an_answer_is_read_again_or_unknown() {
     let seen = seen_of(&sample::approval());
     for (record, is_known) in [(Answer::Lost, true), (Answer::Away, false)] {
         let fake = Fake::new(&seen, Answer::Accepted, record);
-        let confirmed = rehearsed(&fake, approve(&seen)).await.unwrap().confirm();
+        let confirmed = rehearse(&fake, approve(&seen)).await.unwrap().confirm();
         let recorded = confirmed.record(&fake, sample::now()).await;
         assert_eq!(recorded.is_ok(), is_known, "{record:?}");
         assert!(is_known || matches!(recorded, Err(NotRecorded::Unknown(Error::Away))));
-        assert_eq!(fake.asked(), ["rehearsal", "record", "read"], "it is not sent again");
+        assert_eq!(fake.requests(), ["rehearsal", "record", "read"], "it is not sent again");
     }
 }
 
@@ -184,7 +184,7 @@ async fn after_an_invalid_decision_a_lost_answer_is_not_taken_for_another_decisi
     let seen = seen_of(&approval);
     for (record, is_known) in [(Answer::Lost, true), (Answer::Away, false)] {
         let fake = Fake::new(&seen, Answer::Accepted, record);
-        let confirmed = rehearsed(&fake, approve(&seen)).await.unwrap().confirm();
+        let confirmed = rehearse(&fake, approve(&seen)).await.unwrap().confirm();
         let recorded = confirmed.record(&fake, sample::now()).await;
         assert!(
             if is_known { recorded.is_ok() } else { matches!(recorded, Err(NotRecorded::Unknown(_))) },
@@ -194,18 +194,18 @@ async fn after_an_invalid_decision_a_lost_answer_is_not_taken_for_another_decisi
 }
 
 #[tokio::test]
-async fn a_refused_record_and_one_that_was_changed_on_its_way_are_told() {
+async fn a_refused_or_changed_record_is_an_error() {
     let seen = seen_of(&sample::approval());
     let recorded = async |record| {
         let fake = Fake::new(&seen, Answer::Accepted, record);
-        rehearsed(&fake, approve(&seen)).await.unwrap().confirm().record(&fake, sample::now()).await
+        rehearse(&fake, approve(&seen)).await.unwrap().confirm().record(&fake, sample::now()).await
     };
     assert!(matches!(recorded(Answer::Refused).await, Err(NotRecorded::Refused(_))));
     let Err(NotRecorded::Tampered(differences)) = recorded(Answer::Changed).await else { panic!("tampered") };
     assert_eq!(differences, ["verdict: sent \"Approve\", stored \"Abort\""]);
     let fake = Fake::new(&seen, Answer::Changed, Answer::Accepted);
-    let Err(NotRehearsed::Tampered(rehearsed)) = rehearsed(&fake, approve(&seen)).await else { panic!("tampered") };
-    assert_eq!((rehearsed, fake.asked()), (differences, vec!["rehearsal"]), "nothing is recorded");
+    let Err(NotRehearsed::Tampered(rehearsed)) = rehearse(&fake, approve(&seen)).await else { panic!("tampered") };
+    assert_eq!((rehearsed, fake.requests()), (differences, vec!["rehearsal"]), "nothing is recorded");
 }
 
 #[test]

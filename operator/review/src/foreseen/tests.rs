@@ -8,14 +8,14 @@ use signoff_api::{
 use super::*;
 use crate::sample;
 
-fn after(approval: &mut Approval, user: &str, decision: Decision) -> String {
+fn line_after(approval: &mut Approval, user: &str, decision: Decision) -> String {
     let entry = Entry { key: user.into(), decision };
     *approval = with(approval, &entry);
     let counted = Counter::start(1).unwrap().wait(approval, sample::now()).unwrap();
     reached(approval, Some(&counted), &entry).line(&entry)
 }
 
-fn usable(approval: &Approval, entry: &Entry) -> Result<Option<String>, CountError> {
+fn unusable_reason(approval: &Approval, entry: &Entry) -> Result<Option<String>, CountError> {
     let counted = Counter::start(1)?.wait(&with(approval, entry), sample::now())?;
     Ok(unusable(&counted, entry))
 }
@@ -24,18 +24,18 @@ fn usable(approval: &Approval, entry: &Entry) -> Result<Option<String>, CountErr
 fn a_quorum_is_counted_as_the_operator_counts() {
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].threshold = 2;
-    assert_eq!(after(&mut approval, "alice", Decision::new(Verdict::Approve)), "Approve recorded (1 of 2)");
-    assert_eq!(after(&mut approval, "bob", Decision::new(Verdict::Skip)), "Skip recorded (1 of 2)");
-    assert_eq!(after(&mut approval, "carol", Decision::new(Verdict::Approve)), "approved");
-    assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Abort)), "aborted");
+    assert_eq!(line_after(&mut approval, "alice", Decision::new(Verdict::Approve)), "Approve recorded (1 of 2)");
+    assert_eq!(line_after(&mut approval, "bob", Decision::new(Verdict::Skip)), "Skip recorded (1 of 2)");
+    assert_eq!(line_after(&mut approval, "carol", Decision::new(Verdict::Approve)), "approved");
+    assert_eq!(line_after(&mut approval, "dora", Decision::new(Verdict::Abort)), "aborted");
     assert_eq!(
-        after(&mut approval, "erin", Decision::new(Verdict::Approve)),
+        line_after(&mut approval, "erin", Decision::new(Verdict::Approve)),
         "Approve recorded (Abort by dora takes precedence)"
     );
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].threshold = 2;
     approval.spec.request.quorums[0].reject_policy = Some(RejectPolicy::Threshold);
-    assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Reject)), "Reject recorded (2 people are needed)");
+    assert_eq!(line_after(&mut approval, "dora", Decision::new(Verdict::Reject)), "Reject recorded (2 people are needed)");
 }
 
 /// The page foresees the effect of each verdict before a reason is typed.
@@ -52,23 +52,23 @@ fn groups_that_are_still_needed_are_named() {
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].required_from = vec![RequiredFrom { group: "leads".into(), min: 1 }];
     assert_eq!(
-        after(&mut approval, "bob", Decision::new(Verdict::Approve)),
+        line_after(&mut approval, "bob", Decision::new(Verdict::Approve)),
         "Approve recorded (1 of 1; not yet met of: 1 of group leads)"
     );
     let lead = Decision { groups: vec!["leads".into()], ..Decision::new(Verdict::Approve) };
-    assert_eq!(after(&mut approval, "alice", lead), "approved");
+    assert_eq!(line_after(&mut approval, "alice", lead), "approved");
 }
 
 #[test]
-fn a_payload_that_the_operator_could_not_use_is_refused_before_it_costs_an_attempt() {
+fn a_payload_that_the_operator_could_not_use_is_unusable() {
     let approval = sample::approval();
     let modify = |json: serde_json::Value| Decision {
         parameters: serde_json::from_value(json).ok(),
         ..Decision::new(Verdict::Modify)
     };
     let entry = |decision| Entry { key: "alice@example.com".into(), decision };
-    assert_eq!(usable(&approval, &entry(modify(serde_json::json!({"response": "better"})))).unwrap(), None);
-    let refusal = usable(&approval, &entry(modify(serde_json::json!({"respnse": "better"}))));
+    assert_eq!(unusable_reason(&approval, &entry(modify(serde_json::json!({"response": "better"})))).unwrap(), None);
+    let refusal = unusable_reason(&approval, &entry(modify(serde_json::json!({"respnse": "better"}))));
     assert!(refusal.unwrap().is_some_and(|why| why.contains("response")));
 }
 
@@ -85,21 +85,21 @@ fn an_answer_that_costs_too_much_is_refused_and_does_not_hang() {
         decision: Decision { response: Some(text.to_owned()), ..Decision::new(Verdict::Respond) },
     };
     for mark in ["endless", "deaf"] {
-        let refusal = usable(&approval, &entry(&format!("[[{mark}:answer]]")));
+        let refusal = unusable_reason(&approval, &entry(&format!("[[{mark}:answer]]")));
         assert!(refusal.is_err_and(|error| error.to_string().contains("CPU time")), "{mark}");
     }
-    assert_eq!(usable(&approval, &entry("because")).unwrap(), None);
+    assert_eq!(unusable_reason(&approval, &entry("because")).unwrap(), None);
 }
 
 #[test]
-fn whom_one_speaks_for_is_said() {
+fn the_represented_user_is_named() {
     let mut approval = sample::approval();
     let decision = Decision { on_behalf_of: Some("bob".into()), ..Decision::new(Verdict::Abort) };
-    assert_eq!(after(&mut approval, "bob via me", decision), "aborted on behalf of bob");
+    assert_eq!(line_after(&mut approval, "bob via me", decision), "aborted on behalf of bob");
 }
 
 #[tokio::test]
-async fn what_each_verdict_would_come_to_is_counted_without_blocking() {
+async fn the_effect_of_each_verdict_is_counted_without_blocking() {
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].threshold = 2;
     let counter = Counter::start(1).unwrap();

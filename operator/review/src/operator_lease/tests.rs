@@ -34,22 +34,22 @@ fn a_lease_is_stale_when_it_was_not_renewed_for_its_duration() {
 
 #[test]
 fn a_lease_is_stale_only_if_it_was_not_renewed_between_two_readings() {
-    let of = |second, at: &str| reading(second, renewed(at)).unwrap();
-    let first = of(42, "2026-11-22T10:00:00.000000Z");
+    let reading_at = |second, at: &str| reading(second, renewed(at)).unwrap();
+    let first = reading_at(42, "2026-11-22T10:00:00.000000Z");
     assert_eq!(first.pause(), Duration::from_secs(6), "a third of 15 s, and one");
 
-    let gone = first.judge_again(&of(48, "2026-11-22T10:00:00.000000Z"));
+    let gone = first.judge_again(&reading_at(48, "2026-11-22T10:00:00.000000Z"));
     assert!(gone.is_gone());
     assert!(gone.to_string().starts_with("no operator has renewed its Lease for 48 s"), "{gone}");
 
     // An older operator, whose clock is 40 s behind: a renewal at 10:00:45 has the time 10:00:05.
-    let behind = first.judge_again(&of(48, "2026-11-22T10:00:05.000000Z"));
+    let behind = first.judge_again(&reading_at(48, "2026-11-22T10:00:05.000000Z"));
     assert!(!behind.is_gone());
     let words = "the clock of its machine is 37 s behind that of the API server: correct it";
     assert!(behind.to_string().contains(words), "{behind}");
 
     // Another operator has started.
-    let started = first.judge_again(&of(48, "2026-11-22T10:00:46.000000Z"));
+    let started = first.judge_again(&reading_at(48, "2026-11-22T10:00:46.000000Z"));
     assert!(started.to_string().ends_with("renewed its Lease 2 s ago"), "{started}");
     // It was released in between.
     let released = reading(48, json!({"leaseDurationSeconds": 1, "renewTime": "2026-11-22T10:00:05.000000Z"})).unwrap();
@@ -57,7 +57,7 @@ fn a_lease_is_stale_only_if_it_was_not_renewed_between_two_readings() {
 }
 
 #[test]
-fn a_wrong_clock_of_the_operators_machine_is_told_in_both_directions() {
+fn a_wrong_clock_of_the_operators_machine_is_reported_in_both_directions() {
     for (machine, words) in [
         ("2026-11-23T11:00:40Z", "the clock of its machine is 25h ahead of that of the API server"),
         ("2026-11-22T09:50:40Z", "the clock of its machine is 10m behind that of the API server"),

@@ -18,11 +18,11 @@ fn entry(verdict: Verdict) -> Entry {
 
 fn closed(phase: ApprovalPhase, verdict: Option<Verdict>, by: &[&str], source: Source) -> DecisionState {
     let decided_by = by.iter().map(|&name| name.to_owned()).collect();
-    of(Outcome { verdict, phase, decided_by, source, ..Outcome::default() })
+    counted_in(Outcome { verdict, phase, decided_by, source, ..Outcome::default() })
 }
 
 /// Returns the state of a decision that the outcome counts.
-fn of(outcome: Outcome) -> DecisionState {
+fn counted_in(outcome: Outcome) -> DecisionState {
     DecisionState::Closed { outcome: Box::new(outcome), is_counted: true, invalid: None }
 }
 
@@ -43,9 +43,9 @@ fn vote(user: &str) -> Vote {
 }
 
 #[test]
-fn an_outcome_as_voted_says_what_the_run_does_next() {
+fn an_outcome_as_voted_has_the_effect_on_the_run() {
     let mut approval = sample::approval();
-    let said = |approval: &Approval, verdict| {
+    let line_of = |approval: &Approval, verdict| {
         let state = closed(ApprovalPhase::of(verdict), Some(verdict), &[ME], Source::Human);
         line(approval, &state, &entry(verdict), "")
     };
@@ -55,10 +55,10 @@ fn an_outcome_as_voted_says_what_the_run_does_next() {
         (Verdict::Abort, "aborted; the run ends"),
         (Verdict::Defer, "deferred; it is done again with the guidance, and then asked again"),
     ] {
-        assert_eq!(said(&approval, verdict), words);
+        assert_eq!(line_of(&approval, verdict), words);
     }
     approval.spec.request.after_reject = vec!["send".to_owned(), "log".to_owned()];
-    assert_eq!(said(&approval, Verdict::Reject), "rejected; the run goes on with send or log, as its conditions say");
+    assert_eq!(line_of(&approval, Verdict::Reject), "rejected; the run goes on with send or log, as its conditions say");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_suspended_run_does_not_go_on_by_a_decision() {
 }
 
 #[test]
-fn a_suspended_run_says_what_it_does_when_it_is_resumed() {
+fn a_suspended_run_has_the_effect_after_its_resumption() {
     let run = RunNow { is_suspended: true, ..RunNow::default() };
     let mut plain = sample::approval().spec.request;
     plain.after_reject = vec!["log".to_owned()];
@@ -97,7 +97,7 @@ fn a_suspended_run_says_what_it_does_when_it_is_resumed() {
 }
 
 #[test]
-fn an_outcome_at_a_call_says_whether_the_call_runs_and_one_at_a_question_what_the_agent_gets() {
+fn an_outcome_at_a_call_or_a_question_has_its_effect_on_the_agent() {
     let call = sample::call().spec.request;
     for (verdict, words) in [
         (Verdict::Approve, "the call goes on with exactly these arguments"),
@@ -152,8 +152,8 @@ fn a_quorum_that_is_not_full_names_who_is_still_asked() {
     let status = approval.status.get_or_insert_default();
     status.tally = Some(TallyStatus { needed: 2, have: 1 });
     status.votes = vec![vote(ME)];
-    let said = |approval: &Approval| line(approval, &DecisionState::Counted, &entry(Verdict::Approve), "");
-    assert_eq!(said(&approval), "Approve counted (1 of 2; still asked: group finance, bob@example.com)");
+    let line_of = |approval: &Approval| line(approval, &DecisionState::Counted, &entry(Verdict::Approve), "");
+    assert_eq!(line_of(&approval), "Approve counted (1 of 2; still asked: group finance, bob@example.com)");
     approval.spec.request.quorums.truncate(1);
     let strict: Quorum = serde_json::from_value(
         json!({"source": "ApprovalPolicy strict", "approvers": [{"kind": "Group", "name": "security"}], "threshold": 1}),
@@ -162,12 +162,12 @@ fn a_quorum_that_is_not_full_names_who_is_still_asked() {
     approval.spec.request.quorums.push(strict);
     approval.spec.decisions.insert(ME.to_owned(), Decision::new(Verdict::Approve));
     assert_eq!(
-        said(&approval),
+        line_of(&approval),
         "Approve counted (1 of 2 for gate review, 0 of 1 for ApprovalPolicy strict; still asked: group finance, bob@example.com, group security)"
     );
     approval.spec.request.quorums[0].threshold = 1;
     assert_eq!(
-        said(&approval),
+        line_of(&approval),
         "Approve counted (1 of 1 for gate review, 0 of 1 for ApprovalPolicy strict; still asked: group security)"
     );
     assert_eq!(crate::quorum::cell(&approval), "1/1,0/1");
@@ -181,7 +181,7 @@ fn a_quorum_that_is_not_full_names_who_is_still_asked() {
 }
 
 #[test]
-fn a_decision_that_is_not_counted_says_why() {
+fn an_uncounted_decision_has_the_reason() {
     let approval = sample::approval();
     let why = "no operator has renewed its Lease for 42s";
     assert_eq!(
@@ -193,15 +193,15 @@ fn a_decision_that_is_not_counted_says_why() {
 }
 
 #[test]
-fn what_was_decided_otherwise_is_never_called_approved() {
+fn a_decision_with_another_outcome_is_never_called_approved() {
     let approval = sample::approval();
-    let said = |state: &DecisionState| line(&approval, state, &entry(Verdict::Approve), "kubectl approve show x");
+    let line_of = |state: &DecisionState| line(&approval, state, &entry(Verdict::Approve), "kubectl approve show x");
     assert_eq!(
-        said(&closed(ApprovalPhase::Aborted, Some(Verdict::Abort), &["dora"], Source::Human)),
+        line_of(&closed(ApprovalPhase::Aborted, Some(Verdict::Abort), &["dora"], Source::Human)),
         "Approve recorded; decided: Abort by dora"
     );
     assert_eq!(
-        said(&closed(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout)),
+        line_of(&closed(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout)),
         "Approve recorded; the deadline passed first, which amounts to Reject"
     );
     let outcome = Outcome {
@@ -211,18 +211,18 @@ fn what_was_decided_otherwise_is_never_called_approved() {
         ..Outcome::default()
     };
     assert_eq!(
-        said(&of(outcome)),
+        line_of(&counted_in(outcome)),
         "Approve recorded; it does not count, superseded: recorded while unguarded: kubectl approve show x"
     );
     assert_eq!(
-        said(&DecisionState::Invalid("no\u{1b}[2J such field".into())),
+        line_of(&DecisionState::Invalid("no\u{1b}[2J such field".into())),
         "Approve recorded; it does not count: no[2J such field; decide again"
     );
-    assert_eq!(said(&DecisionState::Deleted), "Approve recorded; it does not count: the Approval was deleted");
+    assert_eq!(line_of(&DecisionState::Deleted), "Approve recorded; it does not count: the Approval was deleted");
 }
 
 #[test]
-fn a_decision_that_is_not_among_the_votes_does_not_count_whatever_the_outcome() {
+fn a_decision_outside_the_votes_does_not_count_with_any_outcome() {
     let approval = sample::approval();
     let entry = entry(Verdict::Approve);
     let approved = || closed(ApprovalPhase::Approved, Some(Verdict::Approve), &["bob"], Source::Human);
@@ -246,21 +246,21 @@ fn a_decision_that_is_not_among_the_votes_does_not_count_whatever_the_outcome() 
 #[test]
 fn an_escalation_names_the_approvers_in_force() {
     let mut approval = sample::approval();
-    let said = |approval: &Approval, state| line(approval, &state, &entry(Verdict::Escalate), "");
-    let none = said(&approval, DecisionState::NotEscalated);
+    let line_of = |approval: &Approval, state| line(approval, &state, &entry(Verdict::Escalate), "");
+    let none = line_of(&approval, DecisionState::NotEscalated);
     assert_eq!(none, "Escalate counted; there are no further approvers");
     let status = approval.status.get_or_insert_default();
     status.level = Some(1);
     status.approvers = vec![Subject::user(ME), Subject::group("sre")];
     let now = "approvers now: alice@example.com, group sre, until 2026-11-23T09:30:00Z";
-    assert_eq!(said(&approval, DecisionState::Escalated), format!("escalated; {now}"));
-    assert_eq!(said(&approval, DecisionState::Counted), format!("Escalate counted; {now}"));
+    assert_eq!(line_of(&approval, DecisionState::Escalated), format!("escalated; {now}"));
+    assert_eq!(line_of(&approval, DecisionState::Counted), format!("Escalate counted; {now}"));
     // The sentence is the same after a timeout escalated the gate.
-    assert_eq!(said(&approval, DecisionState::NotEscalated), none);
+    assert_eq!(line_of(&approval, DecisionState::NotEscalated), none);
 }
 
 #[test]
-fn the_person_for_whom_one_decides_is_named() {
+fn the_represented_person_is_named() {
     let mut on_behalf = entry(Verdict::Abort);
     on_behalf.decision.on_behalf_of = Some("bob".into());
     let state = closed(ApprovalPhase::Aborted, Some(Verdict::Abort), &["bob"], Source::Human);

@@ -19,7 +19,7 @@ fn condition(type_: &str, status: &str) -> Condition {
     .unwrap()
 }
 
-fn found(found: RunFound) -> RunNow {
+fn run_with(found: RunFound) -> RunNow {
     RunNow { found, ..RunNow::default() }
 }
 
@@ -53,8 +53,8 @@ fn the_kind_of_a_problem_of_a_text_is_that_of_its_error() {
         (WholeTextError::NoRun { what: "the context" }, Problem::NoText),
         (WholeTextError::Mismatch { what: "the context".to_owned(), why: "x".to_owned() }, Problem::OtherText),
     ] {
-        let said = error.to_string();
-        assert_eq!(Problem::from(error), expected(said));
+        let sentence = error.to_string();
+        assert_eq!(Problem::from(error), expected(sentence));
     }
 }
 
@@ -63,25 +63,25 @@ fn a_request_that_has_ended_needs_no_run() {
     let mut ended = sample::approval();
     ended.status.get_or_insert_default().outcome = Some(Outcome::default());
     let ended = Seen::of_value(serde_json::to_value(ended).unwrap()).unwrap();
-    assert!(verify(&ended, &found(RunFound::Missing), Texts::OfRequest).is_ok());
+    assert!(verify(&ended, &run_with(RunFound::Missing), Texts::OfRequest).is_ok());
 }
 
 #[test]
 fn a_problem_is_a_sentence_and_says_whether_the_request_is_wrong() {
     for problem in sample::problems() {
-        let said = problem.to_string();
+        let sentence = problem.to_string();
         let is_of_request = problem.heading() == "Do not decide this request.";
-        assert_eq!(is_of_request, problem.is_of_request(), "{said}");
+        assert_eq!(is_of_request, problem.is_of_request(), "{sentence}");
         assert!(
-            !said.is_empty() && (is_of_request || problem.heading() == "This request cannot be decided now."),
-            "{said}"
+            !sentence.is_empty() && (is_of_request || problem.heading() == "This request cannot be decided now."),
+            "{sentence}"
         );
     }
     assert!(Problem::RunName.is_of_request() && !Problem::Unguarded(String::new()).is_of_request());
 }
 
 #[test]
-fn an_answer_about_a_run_is_missing_only_where_the_api_server_says_so() {
+fn a_run_is_missing_only_if_the_api_server_says_so() {
     let answered = |code: u16, name: &str, message: &str| {
         let status = json!({"status": "Failure", "code": code, "message": message, "details": {"name": name}});
         RunNow::answered(Err(kube::Error::Api(serde_json::from_value(status).unwrap()))).found

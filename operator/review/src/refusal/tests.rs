@@ -19,31 +19,31 @@ fn seen(approval: Approval) -> Seen {
 }
 
 #[test]
-fn a_second_vote_reads_when_the_first_one_was() {
+fn a_second_vote_is_refused_with_the_time_of_the_first() {
     let mut approval = sample::approval();
     approval.spec.decisions.insert(ME.into(), Decision::new(Verdict::Approve));
     let now = sample::now().after(Duration::from_secs(10));
     let me = sample::me(ME, &[]);
     let mut found = seen(approval);
-    let said = |found: &Seen| second_vote(found, None, &me, now);
-    assert_eq!(said(&found).unwrap(), "you approved; a decision is final");
+    let sentence = |found: &Seen| second_vote(found, None, &me, now);
+    assert_eq!(sentence(&found).unwrap(), "you approved; a decision is final");
     found.raw["metadata"]["managedFields"] = json!([
         {"time": "2026-11-22T09:00:00Z", "fieldsV1": {"f:spec": {"f:decisions": {"f:bob": {}}}}},
         {"time": "2026-11-22T10:00:00Z", "fieldsV1": {"f:spec": {"f:decisions": {"f:alice@example.com": {}}}}},
     ]);
-    assert_eq!(said(&found).unwrap(), "you approved 10s ago; a decision is final");
+    assert_eq!(sentence(&found).unwrap(), "you approved 10s ago; a decision is final");
     let votes = json!([{"key": ME, "user": ME, "verdict": "Approve", "attempt": 1, "at": "2026-11-22T09:59:40Z", "epoch": "e"}]);
     found.approval.status.get_or_insert_default().votes = serde_json::from_value(votes).unwrap();
-    assert_eq!(said(&found).unwrap(), "you approved 30s ago; a decision is final");
+    assert_eq!(sentence(&found).unwrap(), "you approved 30s ago; a decision is final");
     assert_eq!(second_vote(&found, None, &sample::me("bob", &["finance"]), now), None);
 }
 
 #[test]
-fn a_closed_gate_says_which_end_it_had() {
+fn a_closed_gate_is_described_by_its_outcome() {
     let mut approval = sample::approval();
     assert_eq!(closed_gate(&approval, sample::now()), None);
     let now = sample::now().after(Duration::from_secs(60));
-    let mut said = |phase, verdict, by: &[&str], source, reason: Option<&str>| {
+    let mut sentence = |phase, verdict, by: &[&str], source, reason: Option<&str>| {
         let outcome = Outcome {
             phase,
             verdict,
@@ -58,25 +58,25 @@ fn a_closed_gate_says_which_end_it_had() {
         closed_gate(&approval, now).unwrap()
     };
     assert_eq!(
-        said(ApprovalPhase::Rejected, Some(Verdict::Reject), &["bob"], Source::Human, Some("no")),
+        sentence(ApprovalPhase::Rejected, Some(Verdict::Reject), &["bob"], Source::Human, Some("no")),
         "too late: this gate was decided 60s ago: Reject by bob"
     );
     assert_eq!(
-        said(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout, None),
+        sentence(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout, None),
         "too late: this gate timed out 60s ago without a decision, which amounts to Reject"
     );
     assert_eq!(
-        said(ApprovalPhase::Superseded, None, &[], Source::Policy, Some("recorded while unguarded")),
+        sentence(ApprovalPhase::Superseded, None, &[], Source::Policy, Some("recorded while unguarded")),
         "too late: this gate was superseded 60s ago: recorded while unguarded"
     );
     assert_eq!(
-        said(ApprovalPhase::Cancelled, None, &[], Source::Policy, Some("its Workflow has ended")),
+        sentence(ApprovalPhase::Cancelled, None, &[], Source::Policy, Some("its Workflow has ended")),
         "too late: this gate was cancelled 60s ago: its Workflow has ended"
     );
 }
 
 #[test]
-fn a_gate_whose_deadline_passed_says_what_follows_before_the_operator_does() {
+fn a_gate_past_its_deadline_is_closed_before_the_operator_writes_it() {
     let approval = sample::approval();
     let late = approval.closes_at().unwrap().after(Duration::from_secs(5));
     assert_eq!(
@@ -86,7 +86,7 @@ fn a_gate_whose_deadline_passed_says_what_follows_before_the_operator_does() {
 }
 
 #[test]
-fn an_overdue_gate_says_so_and_names_what_remains() {
+fn an_overdue_gate_names_its_remaining_verdicts() {
     let mut approval = sample::approval();
     assert_eq!(open_gate(&approval, Verdict::Approve, sample::now()), None);
     assert_eq!(
@@ -102,50 +102,50 @@ fn an_overdue_gate_says_so_and_names_what_remains() {
 }
 
 #[test]
-fn an_escalation_to_names_that_the_gate_does_not_have_says_so() {
+fn an_escalation_to_unlisted_names_is_refused() {
     let mut approval = sample::approval();
     let to = Decision { escalate_to: vec![Subject::group("sre")], ..Decision::new(Verdict::Escalate) };
     let me = sample::me(ME, &[]);
     approval.spec.request.allowed_verdicts.push(Verdict::Escalate);
-    let said = |approval: &Approval| {
+    let sentence = |approval: &Approval| {
         explain(&seen(approval.clone()), &me, &to, sample::now()).map(|refusal| refusal.to_string())
     };
     assert_eq!(
-        said(&approval).unwrap(),
+        sentence(&approval).unwrap(),
         "this gate has no approvers to escalate to (escalateTo): give another verdict"
     );
     approval.spec.request.timeout.escalation = vec![Level { after: None, to: vec![Subject::group("directors")] }];
     assert_eq!(
-        said(&approval).unwrap(),
+        sentence(&approval).unwrap(),
         "this gate has no subjects to be named (escalateTo is empty): leave the names out, to ask its next level"
     );
     approval.spec.request.escalate_to = vec![Subject::group("sre")];
-    assert_eq!(said(&approval), None, "the API server names those of the gate");
+    assert_eq!(sentence(&approval), None, "the API server names those of the gate");
 }
 
 #[test]
-fn the_first_thing_that_is_wrong_is_said() {
+fn the_first_reason_for_a_refusal_is_returned() {
     let mut approval = sample::approval();
     approval.spec.request.require_reason = Some(true);
     let me = sample::me(ME, &[]);
-    let said = |approval: &Approval, me: &Me, verdict, reason: Option<&str>| {
+    let sentence = |approval: &Approval, me: &Me, verdict, reason: Option<&str>| {
         let decision = Decision { reason: reason.map(str::to_owned), ..Decision::new(verdict) };
         explain(&seen(approval.clone()), me, &decision, sample::now())
     };
-    assert_eq!(said(&approval, &me, Verdict::Approve, Some("!?")), Some(Refusal::NoReason));
-    assert_eq!(said(&approval, &me, Verdict::Approve, Some("ok")), None);
-    assert!(matches!(said(&approval, &me, Verdict::Skip, None), Some(Refusal::Verdict(_))));
+    assert_eq!(sentence(&approval, &me, Verdict::Approve, Some("!?")), Some(Refusal::NoReason));
+    assert_eq!(sentence(&approval, &me, Verdict::Approve, Some("ok")), None);
+    assert!(matches!(sentence(&approval, &me, Verdict::Skip, None), Some(Refusal::Verdict(_))));
     let stranger = sample::me("mallory@example.com", &[]);
-    assert_eq!(said(&approval, &stranger, Verdict::Skip, None), None, "the policy says who may decide");
+    assert_eq!(sentence(&approval, &stranger, Verdict::Skip, None), None, "the policy says who may decide");
     approval.spec.decisions.insert(ME.into(), Decision::new(Verdict::Approve));
     assert_eq!(
-        said(&approval, &me, Verdict::Skip, None),
+        sentence(&approval, &me, Verdict::Skip, None),
         Some(Refusal::Decided("you approved; a decision is final".into()))
     );
     let status = approval.status.get_or_insert_default();
     status.phase = ApprovalPhase::Superseded;
     status.outcome = Some(Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, ..Outcome::default() });
-    assert!(matches!(said(&approval, &me, Verdict::Approve, None), Some(Refusal::Closed { is_superseded: true, .. })));
+    assert!(matches!(sentence(&approval, &me, Verdict::Approve, None), Some(Refusal::Closed { is_superseded: true, .. })));
 }
 
 #[test]

@@ -46,8 +46,8 @@ mod tests {
 
     #[test]
     fn a_sentence_with_an_instant_reads_as_one_line() {
-        let said = Detail::with_instant("until ", sample::now(), " (in 3h); then it counts as rejected");
-        assert_eq!(said.to_string(), "until 2026-11-22T10:00:00Z (in 3h); then it counts as rejected");
+        let detail = Detail::with_instant("until ", sample::now(), " (in 3h); then it counts as rejected");
+        assert_eq!(detail.to_string(), "until 2026-11-22T10:00:00Z (in 3h); then it counts as rejected");
         let plain = Detail::from("asks: is it 2026-11-22T10:00:00Z?".to_owned());
         assert_eq!((plain.to_string().as_str(), plain.instant.is_none()), ("asks: is it 2026-11-22T10:00:00Z?", true));
     }

@@ -20,11 +20,11 @@ use signoff_engine::approval::{QuorumProgress, progress};
 /// The longest text of others in one detail, in characters.
 const LONGEST: usize = 300;
 
-/// Returns the details of an open gate. Without its Approval they are read from the journal.
-pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Vec<Detail> {
+/// Returns the details of an open gate. Without the Approval, the details are read from the journal.
+pub fn open_details(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Vec<Detail> {
     let name = Detail::from(one_line(record.object.as_deref().unwrap_or("(no Approval yet)"), 253));
     let Some(approval) = approval else {
-        let deadline = record.request.as_ref().map(|facts| until(facts.deadline, now, ""));
+        let deadline = record.request.as_ref().map(|facts| deadline_detail(facts.deadline, now, ""));
         return std::iter::once(name).chain(deadline).collect();
     };
     let request = &approval.spec.request;
@@ -32,20 +32,20 @@ pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Ve
     let mut details = vec![name];
     details.extend(action::line(request).map(|call| Detail::from(format!("calls {}", one_line(&call, LONGEST)))));
     details.push(format!("asks: {}", one_line(&request.prompt, LONGEST)).into());
-    details.push(quorum(approval, &status).into());
-    details.extend(request.quorums.iter().zip(progress(approval)).skip(1).map(further).map(Detail::from));
-    details.extend(votes(approval, &status).map(Detail::from));
+    details.push(quorum_line(approval, &status).into());
+    details.extend(request.quorums.iter().zip(progress(approval)).skip(1).map(further_quorum_line).map(Detail::from));
+    details.extend(votes_line(approval, &status).map(Detail::from));
     details.push(match status.phase {
         ApprovalPhase::Overdue => {
             Detail::with_instant("overdue since ", approval.deadline(), ": open for Retry, Reject and Abort only")
         }
-        _ => until(approval.deadline(), now, &format!("; then {}", consequence(request, &status))),
+        _ => deadline_detail(approval.deadline(), now, &format!("; then {}", consequence(request, &status))),
     });
     details
 }
 
 /// Returns the people who decided a gate, and the reason.
-pub fn decided(outcome: &Outcome, approval: Option<&Approval>) -> Vec<String> {
+pub fn decided_details(outcome: &Outcome, approval: Option<&Approval>) -> Vec<String> {
     let by = match outcome.source {
         Source::Timeout => "by its timeout".to_owned(),
         Source::Policy => "by the operator".to_owned(),
@@ -61,7 +61,7 @@ pub fn decided(outcome: &Outcome, approval: Option<&Approval>) -> Vec<String> {
 }
 
 /// Returns the beginning of the text that a Modify at the gate replaced, with the digest of the text.
-pub fn original(outcome: &Outcome, approval: &Approval) -> Option<String> {
+pub fn original_detail(outcome: &Outcome, approval: &Approval) -> Option<String> {
     let request = &approval.spec.request;
     let replaced = edits::replaced(outcome, request)?;
     let text = match action::call(request) {
@@ -71,12 +71,12 @@ pub fn original(outcome: &Outcome, approval: &Approval) -> Option<String> {
     Some(format!("before the change: {text} ({})", replaced.digest))
 }
 
-fn until(deadline: Moment, now: Moment, then: &str) -> Detail {
+fn deadline_detail(deadline: Moment, now: Moment, then: &str) -> Detail {
     Detail::with_instant("until ", deadline, &format!(" ({}){then}", distance(deadline, now)))
 }
 
 /// Returns the approvers of the first quorum and the count of votes: `alice, group finance can decide: 0 of 1 agree`.
-fn quorum(approval: &Approval, status: &ApprovalStatus) -> String {
+fn quorum_line(approval: &Approval, status: &ApprovalStatus) -> String {
     let request = &approval.spec.request;
     let tally = status.tally.unwrap_or_default();
     let needed = if tally.needed > 0 { tally.needed } else { request.threshold() };
@@ -88,7 +88,7 @@ fn quorum(approval: &Approval, status: &ApprovalStatus) -> String {
     format!("can decide: {}{excluded}; {} of {needed} agree{rules}", subjects(approval.approvers()), tally.have)
 }
 
-fn further((quorum, progress): (&Quorum, QuorumProgress)) -> String {
+fn further_quorum_line((quorum, progress): (&Quorum, QuorumProgress)) -> String {
     let source = one_line(&quorum.source, 253);
     format!(
         "and {} of {} agree of: {} (required by {source})",
@@ -99,8 +99,8 @@ fn further((quorum, progress): (&Quorum, QuorumProgress)) -> String {
 }
 
 /// Returns the decisions so far, both counted and not counted yet.
-fn votes(approval: &Approval, status: &ApprovalStatus) -> Option<String> {
-    let said = approval.spec.decisions.iter().map(|(key, decision)| {
+fn votes_line(approval: &Approval, status: &ApprovalStatus) -> Option<String> {
+    let votes = approval.spec.decisions.iter().map(|(key, decision)| {
         let counted = status.votes.iter().any(|vote| vote.key == *key);
         let invalid = status.invalid.get(key).is_some_and(|invalid| invalid.attempt == decision.attempt());
         let state = match (counted, invalid) {
@@ -110,8 +110,8 @@ fn votes(approval: &Approval, status: &ApprovalStatus) -> Option<String> {
         };
         format!("{} {}{state}", one_line(key, 320), decision.verdict)
     });
-    let said: Vec<_> = said.collect();
-    (!said.is_empty()).then(|| format!("votes: {}", said.join(", ")))
+    let votes: Vec<_> = votes.collect();
+    (!votes.is_empty()).then(|| format!("votes: {}", votes.join(", ")))
 }
 
 #[cfg(test)]
@@ -126,12 +126,12 @@ mod tests {
     fn a_heading_of_a_text_is_no_comment_of_a_call() {
         let outcome = Outcome { verdict: Some(Verdict::Modify), ..Outcome::default() };
         let text = "# Pay 37 EUR\nnow";
-        let said = |mut approval: Approval| {
+        let detail_of = |mut approval: Approval| {
             let review = approval.spec.request.reviews.as_mut().unwrap();
             (review.response, review.digest) = (text.to_owned(), Digest::of_bytes(text.as_bytes()));
-            original(&outcome, &approval).unwrap()
+            original_detail(&outcome, &approval).unwrap()
         };
-        assert!(said(sample::approval()).starts_with("before the change: # Pay 37 EUR now ("));
-        assert!(said(sample::call()).starts_with("before the change: now ("));
+        assert!(detail_of(sample::approval()).starts_with("before the change: # Pay 37 EUR now ("));
+        assert!(detail_of(sample::call()).starts_with("before the change: now ("));
     }
 }

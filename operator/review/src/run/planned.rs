@@ -9,26 +9,26 @@ use signoff_api::{Workflow, policy::Position, step::Step, workflow::SpecGateType
 use crate::text::one_line;
 
 /// A step of the spec, or a gate that a policy added.
-pub struct Planned {
-    /// The path of its first record.
+pub struct PlannedStep {
+    /// The path of the first record of the step.
     pub path: String,
-    /// The word for its kind.
+    /// The word for the kind of the step, such as `agent`.
     pub kind: &'static str,
-    /// The policy that added it.
+    /// The line about the policy that added the gate. Empty for a step of the spec.
     pub details: Vec<String>,
 }
 
-impl Planned {
+impl PlannedStep {
     fn new(path: &str, kind: &'static str) -> Self {
         Self { path: path.to_owned(), kind, details: Vec::new() }
     }
 }
 
 /// Returns the steps of a run. `begun`: the paths in its journal, which show the chosen route.
-pub fn planned(workflow: &Workflow, begun: &BTreeSet<String>) -> Vec<Planned> {
+pub fn plan_steps(workflow: &Workflow, begun: &BTreeSet<String>) -> Vec<PlannedStep> {
     let spec = &workflow.spec;
     let pattern = spec.pattern.clone().unwrap_or_default();
-    let mut steps = added(workflow, Position::Start);
+    let mut steps = added_gates(workflow, Position::Start);
     let agents: &[&str] = if pattern.routing.is_some() {
         &[".router"]
     } else if pattern.evaluator_optimizer.is_some() {
@@ -38,7 +38,7 @@ pub fn planned(workflow: &Workflow, begun: &BTreeSet<String>) -> Vec<Planned> {
     } else {
         &[]
     };
-    steps.extend(agents.iter().map(|path| Planned::new(path, "agent")));
+    steps.extend(agents.iter().map(|path| PlannedStep::new(path, "agent")));
     let chosen = |step: &&Step| {
         let branches = spec.steps.iter().filter_map(|step| step.branch.as_ref());
         let mut taken = branches.filter(|branch| begun.contains(*branch)).peekable();
@@ -46,27 +46,27 @@ pub fn planned(workflow: &Workflow, begun: &BTreeSet<String>) -> Vec<Planned> {
     };
     steps.extend(spec.steps.iter().filter(chosen).filter(|step| !spec.runs_as_tool(step)).map(|step| {
         let path = step.branch.as_ref().map_or_else(|| step.name.clone(), |branch| format!("{branch}/{}", step.name));
-        Planned::new(&path, kind(step))
+        PlannedStep::new(&path, kind_name(step))
     }));
     if spec.gates.iter().any(|gate| gate.type_ == Some(SpecGateType::FinalResponse)) {
-        steps.push(Planned::new(".final", "gate"));
+        steps.push(PlannedStep::new(".final", "gate"));
     }
-    steps.extend(added(workflow, Position::End));
+    steps.extend(added_gates(workflow, Position::End));
     steps
 }
 
 /// Returns the gates that policies added at one end of the run.
-fn added(workflow: &Workflow, position: Position) -> Vec<Planned> {
+fn added_gates(workflow: &Workflow, position: Position) -> Vec<PlannedStep> {
     let added = workflow.status.iter().flat_map(|status| &status.added_steps);
-    let here = added.filter(|one| one.step.at == Some(position));
-    here.map(|one| Planned {
-        details: vec![format!("added by {}", one_line(&one.source, 253))],
-        ..Planned::new(&one.step.name, "gate")
+    let here = added.filter(|added| added.step.at == Some(position));
+    here.map(|added| PlannedStep {
+        details: vec![format!("added by {}", one_line(&added.source, 253))],
+        ..PlannedStep::new(&added.step.name, "gate")
     })
     .collect()
 }
 
-fn kind(step: &Step) -> &'static str {
+fn kind_name(step: &Step) -> &'static str {
     if step.agent.is_some() {
         "agent"
     } else if step.pod.is_some() {

@@ -81,7 +81,7 @@ impl Repetition {
                 "{unread} records of the run cannot be read, so it is not known which of its calls had an effect: check by hand what it has done"
             )),
             (unknown, _) => {
-                Some(format!("the outcome of {} is unknown: check by hand what it has done", names(unknown)))
+                Some(format!("the outcome of {} is unknown: check by hand what it has done", name_list(unknown)))
             }
         }
     }
@@ -92,12 +92,12 @@ impl Repetition {
     pub fn warning(&self) -> Option<String> {
         let is_any = !self.done.is_empty();
         is_any.then(|| {
-            format!("every step runs again, also {}, which succeeded and must not be repeated", names(&self.done))
+            format!("every step runs again, also {}, which succeeded and must not be repeated", name_list(&self.done))
         })
     }
 }
 
-fn names(all: &[String]) -> String {
+fn name_list(all: &[String]) -> String {
     let shown = all.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
     if all.len() > MOST { format!("{shown} and {} more", all.len() - MOST) } else { shown }
 }
@@ -116,23 +116,23 @@ fn must_not_be_repeated(workflow: &Workflow, record: &StepRecord) -> bool {
     let spec = &workflow.spec;
     // The step of a tool of a server has the name of the tool.
     if let (StepKind::Mcp, true, Some((server, tool))) = (record.kind, is_call, name.split_once('.')) {
-        return !spec.servers.iter().any(|one| one.name == server && one.reads(tool));
+        return !spec.servers.iter().any(|known| known.name == server && known.reads(tool));
     }
     spec.steps.iter().filter(|step| step.name == name).any(|step| {
         let of_step = |tool: &&Tool| is_call && tool.step == step.name;
-        changes(spec, step, record.kind)
+        changes_something(spec, step, record.kind)
             || spec.tools.iter().filter(of_step).any(|tool| {
-                is_made(record.kind) && tool.effects_of(step).is_none_or(|effects| effects == Effects::Irreversible)
+                is_call_kind(record.kind) && tool.effects_of(step).is_none_or(|effects| effects == Effects::Irreversible)
             })
     })
 }
 
 /// Whether records of this kind are calls.
-fn is_made(kind: StepKind) -> bool {
+fn is_call_kind(kind: StepKind) -> bool {
     matches!(kind, StepKind::Http | StepKind::Mcp | StepKind::Pod | StepKind::Agent)
 }
 
-fn changes(spec: &WorkflowSpec, step: &Step, kind: StepKind) -> bool {
+fn changes_something(spec: &WorkflowSpec, step: &Step, kind: StepKind) -> bool {
     if let (StepKind::Mcp, Some(mcp)) = (kind, &step.mcp) {
         return !spec.servers.iter().any(|server| server.name == mcp.server && server.reads(&mcp.tool));
     }
@@ -154,7 +154,7 @@ mod tests {
         json!({"path": path, "attempt": 1, "kind": kind, "phase": phase, "seq": 1, "at": "2026-11-22T10:00:00Z", "facts": facts})
     }
 
-    fn of(records: Value, segments: &Value) -> Repetition {
+    fn repetition_of(records: Value, segments: &Value) -> Repetition {
         Repetition::of(&workflow(records, segments))
     }
 
@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn succeeded(path: &str, kind: &str) -> Repetition {
-        of(json!([record(path, kind, "Succeeded", &json!({}))]), &json!([]))
+        repetition_of(json!([record(path, kind, "Succeeded", &json!({}))]), &json!([]))
     }
 
     #[test]
@@ -193,17 +193,17 @@ mod tests {
             record("pay", "http", "Unknown", &json!({})),
             record("pay", "http", "Failed", &json!({"outcomeUnknown": "true"})),
         ] {
-            let found = of(json!([record]), &json!([]));
+            let found = repetition_of(json!([record]), &json!([]));
             assert_eq!(found.refusal().unwrap(), "the outcome of pay is unknown: check by hand what it has done");
         }
-        let known = of(json!([record("pay", "http", "Failed", &json!({}))]), &json!([]));
+        let known = repetition_of(json!([record("pay", "http", "Failed", &json!({}))]), &json!([]));
         assert_eq!((known.refusal(), known.warning()), (None, None));
     }
 
     #[test]
     fn records_that_cannot_be_read_forbid_the_repetition() {
         let segment = json!([{"digest": format!("sha256:{}", "0".repeat(64)), "size": 9, "records": 7, "through": 9}]);
-        assert!(of(json!([]), &segment).refusal().unwrap().starts_with("7 records of the run cannot be read"));
+        assert!(repetition_of(json!([]), &segment).refusal().unwrap().starts_with("7 records of the run cannot be read"));
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_sentence_names_few_calls_and_counts_the_others() {
         let records: Vec<_> = (1..=7).map(|at| record(&format!("b{at}/pay"), "http", "Unknown", &json!({}))).collect();
-        let why = of(Value::Array(records), &json!([])).refusal().unwrap();
+        let why = repetition_of(Value::Array(records), &json!([])).refusal().unwrap();
         assert!(why.contains("b5/pay and 2 more is unknown"), "{why}");
     }
 }

@@ -11,7 +11,7 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord, Usage},
 };
 
-use super::{detail::Detail, gate, planned::planned, state::State, turn};
+use super::{detail::Detail, gate, planned::plan_steps, state::State, turn};
 use crate::text::one_line;
 
 /// The kind of a row that has steps below it and no record of its own.
@@ -28,9 +28,9 @@ pub struct Node {
     pub attempt: Option<i32>,
     /// The last part of the path, as in the journal.
     pub label: String,
-    /// The word for its kind.
+    /// The word for the kind of the row, such as `gate`.
     pub kind: &'static str,
-    /// The state.
+    /// The state of the step, gate, branch or call.
     pub state: State,
     /// The start of the latest attempt.
     pub started: Option<Moment>,
@@ -40,14 +40,14 @@ pub struct Node {
     pub usage: Option<Usage>,
     /// Sentences on a gate, a cut answer or a failure, each one line.
     pub details: Vec<Detail>,
-    /// Whether the row is an attempt that was followed by another one.
+    /// Whether the row is an attempt that was followed by another attempt.
     pub is_earlier_attempt: bool,
     /// The rows below.
     pub children: Vec<Node>,
 }
 
 /// A node with its parent and its order among its siblings.
-struct Placed {
+struct PlacedNode {
     /// The path without the number of the visit.
     base: String,
     seq: Seq,
@@ -60,43 +60,48 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
     let empty = WorkflowStatus::default();
     let status = workflow.status.as_ref().unwrap_or(&empty);
     let unbegun_state = if status.phase.is_end() { State::NotRun } else { State::Pending };
-    let mut rows: Vec<Placed> = Vec::new();
+    let mut rows: Vec<PlacedNode> = Vec::new();
     for records in activities(status) {
         let Some((latest, earlier)) = records.split_last() else { continue };
-        let at = add(&mut rows, &latest.path, records[0].seq, node(latest, approvals, now));
+        let index = add_row(&mut rows, &latest.path, records[0].seq, attempt_node(latest, approvals, now));
         if !earlier.is_empty() {
-            rows[at].node.label += &format!(" (attempt {})", latest.attempt);
+            rows[index].node.label += &format!(" (attempt {})", latest.attempt);
         }
         for record in earlier {
             let attempt = Node {
                 label: format!("attempt {}", record.attempt),
                 is_earlier_attempt: true,
-                ..node(record, approvals, now)
+                ..attempt_node(record, approvals, now)
             };
-            rows.push(Placed { base: String::new(), seq: record.seq, parent: Some(at), node: attempt });
+            rows.push(PlacedNode { base: String::new(), seq: record.seq, parent: Some(index), node: attempt });
         }
-        let calls = turn::calls(&status.steps, latest);
-        // Neighboring refused calls of one tool are one row.
-        for alike in calls.chunk_by(|one, next| one.is_refused && next.is_refused && one.tool == next.tool) {
-            let Some((call, more)) = alike.split_first() else { continue };
-            let seq = latest.done.unwrap_or(latest.seq);
-            let mut details = vec![Detail::from(format!("calls {}", one_line(&call.tool, 64)))];
-            let refused = call.is_refused.then(|| "refused before it began; the agent was told why".to_owned());
-            let others = (!more.is_empty()).then(|| format!("and {} more calls after it, refused alike", more.len()));
-            details.extend(refused.into_iter().chain(others).map(Detail::from));
-            let state = if call.is_refused { State::NotRun } else { unbegun_state };
-            add(&mut rows, &call.path, seq, Node { kind: CALL, details, ..unbegun(&call.path, state) });
-        }
+        add_calls(&mut rows, &status.steps, latest, unbegun_state);
     }
     let begun: BTreeSet<String> = rows.iter().map(|row| row.base.clone()).collect();
-    for step in planned(workflow, &begun).into_iter().filter(|step| !begun.contains(&step.path)) {
+    for step in plan_steps(workflow, &begun).into_iter().filter(|step| !begun.contains(&step.path)) {
         let details = step.details.into_iter().map(Detail::from).collect();
-        let node = Node { kind: step.kind, details, ..unbegun(&step.path, unbegun_state) };
-        add(&mut rows, &step.path, Seq::END, node);
+        let node = Node { kind: step.kind, details, ..unbegun_node(&step.path, unbegun_state) };
+        add_row(&mut rows, &step.path, Seq::END, node);
     }
     let mut roots = take_children(&rows, None);
     roots.iter_mut().for_each(|node| summarize(node, status));
     roots
+}
+
+/// Adds the rows of the calls that a turn has requested.
+fn add_calls(rows: &mut Vec<PlacedNode>, records: &[StepRecord], record: &StepRecord, unbegun_state: State) {
+    let calls = turn::calls(records, record);
+    // Neighboring refused calls of one tool are one row.
+    for alike in calls.chunk_by(|call, next| call.is_refused && next.is_refused && call.tool == next.tool) {
+        let Some((call, more)) = alike.split_first() else { continue };
+        let seq = record.done.unwrap_or(record.seq);
+        let mut details = vec![Detail::from(format!("calls {}", one_line(&call.tool, 64)))];
+        let refused = call.is_refused.then(|| "refused before it began; the agent was told why".to_owned());
+        let others = (!more.is_empty()).then(|| format!("and {} more calls after it, refused alike", more.len()));
+        details.extend(refused.into_iter().chain(others).map(Detail::from));
+        let state = if call.is_refused { State::NotRun } else { unbegun_state };
+        add_row(rows, &call.path, seq, Node { kind: CALL, details, ..unbegun_node(&call.path, state) });
+    }
 }
 
 /// Returns the records of each activity in the order of their attempts. The activities are in the order in which they
@@ -114,28 +119,28 @@ fn activities(status: &WorkflowStatus) -> Vec<Vec<&StepRecord>> {
 }
 
 /// Adds a row, and rows for the branches and calls above it that have none. Returns its index.
-fn add(rows: &mut Vec<Placed>, path: &str, seq: Seq, node: Node) -> usize {
+fn add_row(rows: &mut Vec<PlacedNode>, path: &str, seq: Seq, node: Node) -> usize {
     let base = base(path);
     // The gate before a step begins first and adds a branch for it. The step takes over the row of this branch.
-    let before = |row: &&mut Placed| row.base == base && row.node.kind == BRANCH && node.kind != BRANCH;
+    let before = |row: &&mut PlacedNode| row.base == base && row.node.kind == BRANCH && node.kind != BRANCH;
     if let Some(row) = rows.iter_mut().find(before) {
         row.node = node;
         return rows.iter().position(|row| row.base == base).unwrap_or_default();
     }
     let parent = RecordPath::new(&base).parent();
     let parent = parent.map(|parent| match rows.iter().rposition(|row| row.base == parent.as_str()) {
-        Some(at) => at,
+        Some(index) => index,
         None => first_turn(rows, parent).unwrap_or_else(|| {
             let kind = if parent.is_call() { CALL } else { BRANCH };
-            add(rows, parent.as_str(), seq, Node { kind, ..unbegun(parent.as_str(), State::Pending) })
+            add_row(rows, parent.as_str(), seq, Node { kind, ..unbegun_node(parent.as_str(), State::Pending) })
         }),
     });
-    rows.push(Placed { base, seq, parent, node });
+    rows.push(PlacedNode { base, seq, parent, node });
     rows.len() - 1
 }
 
 /// Returns the row of the agent whose first turn a path names. The record of the first turn is the record of the agent.
-fn first_turn(rows: &[Placed], path: RecordPath<'_>) -> Option<usize> {
+fn first_turn(rows: &[PlacedNode], path: RecordPath<'_>) -> Option<usize> {
     let (agent, _) = path.agent_of_turn().filter(|(_, number)| *number == 1)?;
     rows.iter().rposition(|row| row.base == agent.as_str())
 }
@@ -149,17 +154,17 @@ pub(super) fn base(path: &str) -> String {
     RecordPath::new(path).without_visits().into_string()
 }
 
-fn take_children(rows: &[Placed], parent: Option<usize>) -> Vec<Node> {
-    let mut below: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].parent == parent).collect();
-    below.sort_by_key(|at| rows[*at].seq);
-    below.iter().map(|at| Node { children: take_children(rows, Some(*at)), ..rows[*at].node.clone() }).collect()
+fn take_children(rows: &[PlacedNode], parent: Option<usize>) -> Vec<Node> {
+    let mut below: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].parent == parent).collect();
+    below.sort_by_key(|row| rows[*row].seq);
+    below.iter().map(|row| Node { children: take_children(rows, Some(*row)), ..rows[*row].node.clone() }).collect()
 }
 
-fn unbegun(path: &str, state: State) -> Node {
+fn unbegun_node(path: &str, state: State) -> Node {
     Node {
         path: path.to_owned(),
         attempt: None,
-        label: label(path),
+        label: last_part(path),
         kind: "",
         state,
         started: None,
@@ -171,12 +176,12 @@ fn unbegun(path: &str, state: State) -> Node {
     }
 }
 
-fn label(path: &str) -> String {
+fn last_part(path: &str) -> String {
     one_line(RecordPath::new(path).last().as_str(), 128)
 }
 
 /// Returns the row of one attempt.
-fn node(record: &StepRecord, approvals: &[Approval], now: Moment) -> Node {
+fn attempt_node(record: &StepRecord, approvals: &[Approval], now: Moment) -> Node {
     let state = match &record.decision {
         Some(outcome) => State::Decided(outcome.phase),
         None => State::Record(record.phase),
@@ -187,23 +192,23 @@ fn node(record: &StepRecord, approvals: &[Approval], now: Moment) -> Node {
         started: Some(record.at),
         finished: record.finished_at,
         usage: record.usage,
-        details: details(record, approvals, now),
-        ..unbegun(&record.path, state)
+        details: attempt_details(record, approvals, now),
+        ..unbegun_node(&record.path, state)
     }
 }
 
-fn details(record: &StepRecord, approvals: &[Approval], now: Moment) -> Vec<Detail> {
+fn attempt_details(record: &StepRecord, approvals: &[Approval], now: Moment) -> Vec<Detail> {
     let mut details: Vec<Detail> = Vec::new();
     let approval = approvals.iter().find(|approval| record.object.is_some() && approval.metadata.name == record.object);
     if record.phase == StepPhase::Waiting {
-        details.extend(gate::open(record, approval, now));
+        details.extend(gate::open_details(record, approval, now));
     }
     if record.phase == StepPhase::Started && record.kind == StepKind::Pod {
         details.extend(record.object.as_ref().map(|pod| Detail::from(format!("Pod {}", one_line(pod, 253)))));
     }
-    let decided = record.decision.iter().flat_map(|outcome| gate::decided(outcome, approval));
+    let decided = record.decision.iter().flat_map(|outcome| gate::decided_details(outcome, approval));
     let originals =
-        record.decision.iter().zip(approval).filter_map(|(outcome, approval)| gate::original(outcome, approval));
+        record.decision.iter().zip(approval).filter_map(|(outcome, approval)| gate::original_detail(outcome, approval));
     let cut = record.is_cut().then(|| StepRecord::CUT.to_owned());
     details.extend(decided.chain(originals).chain(cut).map(Detail::from));
     if let Some(error) = &record.error {
@@ -228,7 +233,7 @@ fn summarize(node: &mut Node, status: &WorkflowStatus) {
     }
     let begun = node.children.iter().rev().find(|child| !child.state.is_unbegun());
     let unbegun = node.children.iter().find(|child| child.state.is_unbegun());
-    node.state = match (open(node), begun, unbegun) {
+    node.state = match (open_state(node), begun, unbegun) {
         (Some(open), ..) => open,
         (None, Some(last), Some(next)) if last.state.is_uneventful() && next.state == State::Pending => {
             State::Record(StepPhase::Started)
@@ -247,21 +252,21 @@ fn summarize(node: &mut Node, status: &WorkflowStatus) {
     node.finished = node.children.iter().filter_map(|child| child.finished).max().filter(|_| ends);
 }
 
-/// Gives an agent the state of an open record below it, otherwise the state of its latest turn. Its own record is that
-/// of its first turn.
+/// Gives an agent the state of an open record below it, otherwise the state of its latest turn. The record of an agent
+/// is the record of its first turn.
 fn summarize_agent(node: &mut Node, status: &WorkflowStatus) {
     let agent = StepKind::Agent.name();
     if node.kind != agent || !node.children.iter().any(|child| child.kind == CALL || is_turn(child)) {
         return;
     }
     let latest = node.children.iter().rev().find(|child| is_turn(child));
-    node.state = match (open(node), latest) {
+    node.state = match (open_state(node), latest) {
         (Some(open), _) => open,
         (None, Some(latest)) => latest.state,
         (None, None) if is_answered(node, status) => node.state,
         // The calls have ended, and the turn that reads their results has not begun.
         (None, None) if !status.phase.is_end() && node.state.is_uneventful() => State::Record(StepPhase::Started),
-        (None, None) => unanswered(node),
+        (None, None) => unanswered_state(node),
     };
     let ends = matches!(node.state, State::Record(phase) if phase.is_end()) || matches!(node.state, State::Decided(_));
     let last = node.children.iter().filter_map(|child| child.finished).chain(node.finished).max();
@@ -275,14 +280,14 @@ fn is_answered(node: &Node, status: &WorkflowStatus) -> bool {
 
 /// Returns the state of a turn that was not answered before the run ended: the state of the call that ended the run. If
 /// no call did, the run was ended elsewhere.
-fn unanswered(node: &Node) -> State {
+fn unanswered_state(node: &Node) -> State {
     let is_eventful = |state: &State| !state.is_unbegun() && *state != State::Record(StepPhase::Succeeded);
     let called = node.children.iter().map(|call| call.state).find(is_eventful);
     called.unwrap_or(State::Decided(ApprovalPhase::Cancelled))
 }
 
 /// Returns the state of an open record below a row, such as a gate about a failed step.
-fn open(node: &Node) -> Option<State> {
+fn open_state(node: &Node) -> Option<State> {
     let open = [StepPhase::Waiting, StepPhase::Started, StepPhase::Pending].map(State::Record);
     open.into_iter().find(|open| is_below(node, *open))
 }
@@ -299,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_was_cut_says_so_in_its_row() {
+    fn a_cut_answer_is_marked_in_its_row() {
         let record = |path: &str, kind: &str, facts: &Value| json!({"path": path, "attempt": 1, "kind": kind, "phase": "Succeeded", "seq": 1, "at": "2026-11-22T10:00:00Z", "facts": facts});
         let records = json!([
             record("cut", "agent", &json!({"truncated": "true"})),

@@ -24,14 +24,14 @@ pub fn of(record: &StepRecord) -> Option<TurnCalls> {
     })
 }
 
-/// Returns the calls as lines: the number, the tool and the arguments as the model wrote them.
+/// Returns the calls of a turn as lines: the number, the tool and the arguments as the model wrote them.
 pub fn lines(turn: &TurnCalls) -> String {
-    let line = |(at, call): (usize, &RequestedCall)| {
+    let line = |(index, call): (usize, &RequestedCall)| {
         let arguments = match &call.arguments {
             RequestedArguments::Text(arguments) => arguments.clone(),
             RequestedArguments::TooLong(bytes) => format!("(arguments of {bytes} bytes: too long)"),
         };
-        format!("{}. {} {arguments}", at + 1, call.tool)
+        format!("{}. {} {arguments}", index + 1, call.tool)
     };
     let mut lines: Vec<_> = turn.calls.iter().enumerate().map(line).collect();
     lines.extend(turn.truncated.then(|| "The answer was cut: none of its calls ran.".to_owned()));
@@ -56,11 +56,11 @@ pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
     let is_answered = is_answered(records, path.path(), record.seq);
     let later = records.iter().filter(|other| other.seq > record.seq);
     let later: Vec<_> = later.map(|other| base(&other.path)).collect();
-    let made = |call: &str| later.iter().any(|path| RecordPath::new(path).beneath(call).is_some());
+    let has_record = |call: &str| later.iter().any(|path| RecordPath::new(path).beneath(call).is_some());
     let calls = turn.calls.into_iter().enumerate();
-    let call = |(at, call): (usize, RequestedCall)| {
-        let path = path.path().call_at(at).into_string();
-        CallOfTurn { is_refused: (is_answered || at >= MOST_CALLS) && !made(&path), path, tool: call.tool }
+    let call = |(index, call): (usize, RequestedCall)| {
+        let path = path.path().call_at(index).into_string();
+        CallOfTurn { is_refused: (is_answered || index >= MOST_CALLS) && !has_record(&path), path, tool: call.tool }
     };
     calls.map(call).collect()
 }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_without_calls_is_an_answer_and_one_that_cannot_be_read_shows_nothing() {
+    fn a_turn_without_calls_is_an_answer_and_an_unreadable_turn_is_empty() {
         let text = json!({"text": "x", "calls": []}).to_string();
         assert_eq!(of(&record(&json!(text), &json!({}))), None);
         assert_eq!(of(&record(&json!("{\"text\": "), &json!({"calls": "1"}))), Some(TurnCalls::default()));

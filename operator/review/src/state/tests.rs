@@ -21,15 +21,15 @@ fn vote(attempt: i32) -> signoff_api::approval::Vote {
 #[test]
 fn a_decision_is_counted_by_its_own_attempt_only() {
     let mut approval = sample::approval();
-    let said = |approval: &Approval, attempt| state(approval, &entry(attempt), Some(0));
-    assert_eq!(said(&approval, None), DecisionState::Recorded);
+    let state_at = |approval: &Approval, attempt| state(approval, &entry(attempt), Some(0));
+    assert_eq!(state_at(&approval, None), DecisionState::Recorded);
     approval.status.get_or_insert_default().votes = vec![vote(1)];
-    assert_eq!(said(&approval, None), DecisionState::Counted);
-    assert_eq!(said(&approval, Some(2)), DecisionState::Recorded);
+    assert_eq!(state_at(&approval, None), DecisionState::Counted);
+    assert_eq!(state_at(&approval, Some(2)), DecisionState::Recorded);
     let invalid = Invalid { attempt: 2, why: "no such field".into() };
     approval.status.get_or_insert_default().invalid.insert(ME.into(), invalid);
-    assert_eq!(said(&approval, Some(2)), DecisionState::Invalid("no such field".into()));
-    assert_eq!(said(&approval, Some(3)), DecisionState::Recorded);
+    assert_eq!(state_at(&approval, Some(2)), DecisionState::Invalid("no such field".into()));
+    assert_eq!(state_at(&approval, Some(3)), DecisionState::Recorded);
 }
 
 #[test]
