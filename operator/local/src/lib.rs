@@ -247,8 +247,8 @@ impl Local {
         self
     }
 
-    /// Sets the evaluator for text of Workflows and answers. With an evaluator of its own threads, a run that is asked to
-    /// pause during an evaluation ends immediately.
+    /// Sets the evaluator for text of Workflows and answers. With an evaluator of its own threads, a run that is asked
+    /// to pause during an evaluation ends immediately.
     #[must_use]
     pub fn evaluator(mut self, evaluator: Evaluator) -> Self {
         self.evaluator = evaluator;

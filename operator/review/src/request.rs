@@ -136,8 +136,8 @@ pub fn counts_as(verdict: Verdict, request: Option<&ApprovalRequest>) -> String 
     format!("{verdict}{}", if is_idle { ONLY_PEOPLE } else { "" })
 }
 
-/// Returns the effect of a Retry by the deadline. The engine asks again at most three times; the number of visits is not
-/// the exact number of repetitions, because gates are visited for other reasons too.
+/// Returns the effect of a Retry by the deadline. The engine asks again at most three times. The number of visits is
+/// not the number of repetitions, because gates are visited for other reasons too.
 fn retry_effect(request: &ApprovalRequest) -> &'static str {
     match request.gate.visit {
         ..=1 => "it ends and is asked again, at most three times",

@@ -135,8 +135,8 @@ impl Run {
         claims
     }
 
-    /// Writes the status of the Workflow, after the large values that the status names. A value that no status names does
-    /// no harm, because values are named by their content.
+    /// Writes the status of the Workflow, after the large values that the status names. A value that no status names
+    /// does no harm, because values are named by their content.
     async fn commit(&mut self, transition: &Transition, is_pausing: bool, now: Moment) -> Result<(), Error> {
         let is_overdue = |name| {
             let status = self.session.approvals.get(name).and_then(|approval| approval.status.as_ref());

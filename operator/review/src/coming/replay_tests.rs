@@ -224,7 +224,12 @@ fn a_step_that_its_condition_leaves_out_is_not_asked_about() {
 fn every_gate_of_branches_a_dag_and_a_graph_is_listed_before_it_asks() {
     let release = json!([gate("release", &json!({"type": "finalResponse"}))]);
     let in_branch = |branch: &str, step: Value| with(step, "branch", json!(branch));
-    let steps = json!([in_branch("left", ask("review")), in_branch("left", call("more")), in_branch("right", text("other")), call("merge")]);
+    let steps = json!([
+        in_branch("left", ask("review")),
+        in_branch("left", call("more")),
+        in_branch("right", text("other")),
+        call("merge"),
+    ]);
     let parallel = json!({"pattern": {"parallel": {"reduce": "merge"}}, "steps": steps, "gates": release});
     let before = ["guard-more", "watch-more", "guard-merge", "watch-merge"];
     let ends = ["intake", "second", "review", "release", "exit"];

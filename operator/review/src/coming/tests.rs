@@ -127,7 +127,11 @@ fn branches_end_together_and_a_route_alone() {
     ];
     assert_eq!(after(&run_at_gate(spec, "left/review"), Verdict::Approve), lines);
 
-    let steps = json!([in_branch("left", gate("review", &json!({}))), in_branch("left", text("more")), in_branch("right", text("other"))]);
+    let steps = json!([
+        in_branch("left", gate("review", &json!({}))),
+        in_branch("left", text("more")),
+        in_branch("right", text("other")),
+    ]);
     let router = json!({"agent": "clerk", "input": "which?", "review": "route"});
     let route = gate("route", &json!({}));
     let spec = json!({"pattern": {"routing": {"router": router}}, "steps": steps, "gates": [route]});

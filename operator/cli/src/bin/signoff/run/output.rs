@@ -196,8 +196,8 @@ pub fn render_paused(report: &RunReport<'_>) -> String {
     text
 }
 
-/// Renders the texts of a request: the call or the reviewed text, the context, the sent text, the changes of people, the
-/// facts of a call, and the questions.
+/// Renders the texts of a request: the call or the reviewed text, the context, the sent text, the changes of people,
+/// the facts of a call, and the questions.
 fn request_texts(request: &ApprovalRequest) -> String {
     let mut text = match (action::line(request), &request.reviews) {
         (Some(call), Some(review)) => {
