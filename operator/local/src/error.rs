@@ -26,7 +26,7 @@ pub enum Error {
     /// The command of a server cannot be started.
     #[error("the command of the server {server} cannot be started, and nothing was: {why}")]
     Command {
-        /// The name of the server.
+        /// The name of the server in the Workflow.
         server: String,
         /// The problem, as a clause without a full stop.
         why: String,
@@ -36,13 +36,13 @@ pub enum Error {
         "the command of the server {server} was not confirmed, and nothing was started: `signoff run --allow-commands` asks for it"
     )]
     Unconfirmed {
-        /// The name of the server.
+        /// The name of the server in the Workflow.
         server: String,
     },
     /// No session has that id.
     #[error("there is no session {id} in {root}: `signoff sessions list` lists the sessions")]
     Missing {
-        /// The requested id.
+        /// The id that no session has.
         id: String,
         /// The folder of the sessions.
         root: PathBuf,
@@ -60,7 +60,7 @@ pub enum Error {
     Over {
         /// The id of the session.
         id: String,
-        /// The final phase.
+        /// The phase in which the run ended.
         phase: WorkflowPhase,
     },
     /// A file was changed or is incomplete.
@@ -68,7 +68,7 @@ pub enum Error {
         "{file} is not as this program wrote it ({why}): it was torn or edited, and is not used. Restore it, or run the Workflow again"
     )]
     Damaged {
-        /// The path of the file.
+        /// The file that was changed or is incomplete.
         file: PathBuf,
         /// The problem, as a clause without a full stop.
         why: String,
@@ -80,7 +80,7 @@ pub enum Error {
     SpecChanged {
         /// The id of the session.
         id: String,
-        /// The recorded digest.
+        /// The digest of the spec that was accepted.
         was: Digest,
         /// The digest of the current spec.
         is: Digest,
@@ -125,7 +125,7 @@ pub enum Error {
     File {
         /// The failed operation, such as `cannot read`.
         what: &'static str,
-        /// The file or folder.
+        /// The file or folder of the failed operation.
         file: PathBuf,
         /// The error of the operating system.
         #[source]
@@ -158,7 +158,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns an error of the file system about a file.
+    /// Returns a function that makes an error about a file from an error of the file system.
     pub(super) fn file(what: &'static str, file: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let file = file.into();
         move |cause| Self::File { what, file, cause }

@@ -12,7 +12,6 @@ use cap_std::{ambient_authority, fs::Dir, fs::OpenOptions};
 
 use super::session::random_suffix;
 
-/// The most bytes of a name in a path.
 const MAX_NAME_BYTES: usize = 255;
 
 /// The error of a file that was not written. Earlier files may have been written.
@@ -26,13 +25,13 @@ pub enum OutputError {
     /// Two files have the same path.
     #[error("duplicate artifact {0:?}: give each a path of its own")]
     Twice(String),
-    /// The file exists.
+    /// The file exists, and the caller does not allow replacing files.
     #[error("{} exists: choose another folder with --out, or replace it with --force", .0.display())]
     Exists(PathBuf),
     /// An error of the file system, also for a link that leads out of the folder.
     #[error("cannot write {}: {cause}", .file.display())]
     File {
-        /// The path of the file.
+        /// The file that was not written.
         file: PathBuf,
         /// The error of the operating system.
         #[source]

@@ -34,7 +34,7 @@ const LETTERS: &[u8] = b"bcdfghjkmnpqrstvwxz23456789";
 /// The most characters of an id that are the name of the Workflow.
 const ID_NAME: usize = 32;
 
-/// The characters of an id's suffix.
+/// The number of random characters at the end of an id.
 const ID_SUFFIX: usize = 6;
 
 /// A folder of sessions.

@@ -122,7 +122,7 @@ fn deadline_after(timeout: Duration) -> Result<Instant, CallError> {
     deadline.ok_or_else(|| CallError::invalid("the call's timeout is too long: give a shorter one"))
 }
 
-/// Returns the time until a deadline.
+/// Returns the time until a deadline, which is zero after the deadline.
 fn time_left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }

@@ -35,7 +35,7 @@ pub struct Unreadable {
     pub why: serde_json::Error,
 }
 
-/// The state of a run.
+/// The state of a run, as far as it could be read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RunNow {
@@ -43,7 +43,7 @@ pub struct RunNow {
     pub phase: Option<WorkflowPhase>,
     /// The names of the Approvals for which the run waits.
     pub pending: Vec<String>,
-    /// The conditions of the run.
+    /// The conditions in the status of the run.
     pub conditions: Vec<Condition>,
     /// Whether the spec suspends the run.
     #[serde(skip)]
@@ -61,10 +61,10 @@ pub struct RunNow {
 pub enum RunFound {
     /// The run was read.
     There {
-        /// The uid of the run.
+        /// The uid of the run. It differs from the uid in a request if the run was created again.
         uid: String,
     },
-    /// There is no such run.
+    /// No run has this name.
     Missing,
     /// The name of the run is not the name of an object, so no request was sent.
     NoName,

@@ -36,7 +36,7 @@ pub enum DecisionState {
 /// A recorded decision that a client waits for, and its state so far.
 #[derive(Clone, Debug)]
 pub struct Waited {
-    /// The last state.
+    /// The state of the decision in `approval`.
     pub state: DecisionState,
     /// The Approval as it was last received.
     pub approval: Approval,

@@ -42,7 +42,7 @@ pub struct Node {
     pub details: Vec<Detail>,
     /// Whether the row is an attempt that was followed by another attempt.
     pub is_earlier_attempt: bool,
-    /// The rows below.
+    /// The rows below this row, in the order in which they began.
     pub children: Vec<Node>,
 }
 
@@ -55,7 +55,7 @@ struct PlacedNode {
     node: Node,
 }
 
-/// Returns the rows of a run.
+/// Returns the steps, gates, branches and calls of a run as a tree.
 pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Node> {
     let empty = WorkflowStatus::default();
     let status = workflow.status.as_ref().unwrap_or(&empty);
@@ -180,7 +180,6 @@ fn last_part(path: &str) -> String {
     one_line(RecordPath::new(path).last().as_str(), 128)
 }
 
-/// Returns the row of one attempt.
 fn attempt_node(record: &StepRecord, approvals: &[Approval], now: Moment) -> Node {
     let state = match &record.decision {
         Some(outcome) => State::Decided(outcome.phase),

@@ -71,7 +71,7 @@ impl FactsArgs {
     }
 }
 
-/// A format of output.
+/// The format that `-o` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Format {
     /// More columns.
@@ -82,7 +82,7 @@ pub enum Format {
     Json,
     /// YAML.
     Yaml,
-    /// A template.
+    /// A JSONPath template.
     JsonPath(Template),
     /// A table with these columns.
     CustomColumns(Vec<Column>),
