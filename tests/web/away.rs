@@ -10,7 +10,7 @@ use crate::harness::Harness;
 use crate::runs::path;
 
 #[tokio::test]
-async fn while_the_api_server_is_away_every_page_says_so_and_nothing_is_decided_twice() {
+async fn pages_report_an_unreachable_api_server_and_decide_nothing_twice() {
     let (harness, [runs]) = Harness::with_runs(["away"]).await.unwrap();
     let approval = runs.gate("one", json!({})).await;
     let alice = Visitor::of(&harness, "alice").await;
@@ -53,7 +53,7 @@ async fn while_the_api_server_is_away_every_page_says_so_and_nothing_is_decided_
 }
 
 #[tokio::test]
-async fn what_somebody_typed_outlives_an_api_server_that_is_away() {
+async fn typed_text_is_kept_while_the_api_server_is_unreachable() {
     let (harness, [runs]) = Harness::with_runs(["typing"]).await.unwrap();
     let approval = runs.gate("one", json!({})).await;
     let page = harness.signed_in("alice", &Look::default()).await.unwrap();
@@ -79,7 +79,7 @@ async fn what_somebody_typed_outlives_an_api_server_that_is_away() {
 }
 
 #[tokio::test]
-async fn a_slow_api_server_makes_nobody_decide_twice() {
+async fn slow_api_server_causes_no_second_decision() {
     let (harness, [runs]) = Harness::with_runs(["slow"]).await.unwrap();
     let approval = runs
         .gate("one", json!({"approvers": [crate::runs::user("alice"), crate::runs::user("bob")], "threshold": 2}))

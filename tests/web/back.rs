@@ -16,7 +16,7 @@ fn call() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn the_confirmation_comes_into_the_bar_and_its_back_brings_the_form_back() {
+async fn confirmation_opens_in_the_bar_and_back_shows_the_form() {
     let (harness, [runs]) = Harness::with_runs(["bar"]).await.unwrap();
     let asked = runs.gate("bar", json!({"prompt": "Pay the invoice?"})).await;
     let page = harness.signed_in("alice", &Look::default()).await.unwrap();
@@ -70,7 +70,7 @@ async fn back_from_the_result_shows_the_confirmation_without_scripts_and_nothing
 }
 
 #[tokio::test]
-async fn after_a_decision_the_next_request_that_waits_opens_and_tells_of_it() {
+async fn next_request_opens_after_a_decision_and_names_it() {
     let (harness, [runs]) = Harness::with_runs(["next"]).await.unwrap();
     runs.gate("others", json!({"prompt": "Not hers?", "approvers": [user("bob")]})).await;
     let last = runs.gate("last", json!({"prompt": "And this one?"})).await;

@@ -81,7 +81,7 @@ async fn confirms(page: &Page, verdict: &str, target: &str) {
 const REFUND: &str = "refund: a text of this run";
 
 #[tokio::test]
-async fn each_plain_verdict_on_a_call_is_told_to_the_model_and_only_an_approved_call_runs() {
+async fn model_gets_each_verdict_and_only_an_approved_call_runs() {
     let (harness, [runs]) = Harness::with_runs(["verdicts"]).await.unwrap();
     let calls = json!([{"tool": "refund", "arguments": {"amount": 420}}]);
     let all = json!(["Approve", "Modify", "Reject", "Defer", "Skip", "Abort"]);
@@ -123,7 +123,7 @@ async fn each_plain_verdict_on_a_call_is_told_to_the_model_and_only_an_approved_
 }
 
 #[tokio::test]
-async fn a_person_edits_the_arguments_and_the_model_is_told_which_ran() {
+async fn model_gets_the_arguments_that_a_person_edited() {
     let (harness, [runs]) = Harness::with_runs(["edited"]).await.unwrap();
     let calls = json!([{"tool": "refund", "arguments": {"amount": 420, "note": "as agreed"}}]);
     let told = r#"This ran: {"amount":40,"note":"as agreed"}"#;
@@ -157,7 +157,7 @@ async fn a_person_edits_the_arguments_and_the_model_is_told_which_ran() {
 }
 
 #[tokio::test]
-async fn whoever_edited_a_call_that_still_meets_a_gate_does_not_approve_it_and_another_approver_does() {
+async fn editor_of_a_call_cannot_approve_it_at_the_next_gate() {
     let (harness, [runs]) = Harness::with_runs(["edited-again"]).await.unwrap();
     let calls = json!([{"tool": "refund", "arguments": {"amount": 420}}]);
     let told = "This ran: {\"amount\":300}\nrefunded 300";
@@ -185,7 +185,7 @@ async fn whoever_edited_a_call_that_still_meets_a_gate_does_not_approve_it_and_a
 }
 
 #[tokio::test]
-async fn an_escalated_call_and_an_escalated_question_are_decided_by_who_was_asked_then() {
+async fn escalated_call_and_question_are_decided_by_the_new_approvers() {
     let (harness, [runs]) = Harness::with_runs(["escalated"]).await.unwrap();
     let further = json!([{"kind": "Group", "name": "sre"}, user("bob")]);
     let mut gates = money(&json!(["Approve", "Escalate"]));
@@ -249,7 +249,7 @@ fn when() -> Value {
 }
 
 #[tokio::test]
-async fn each_verdict_on_a_question_is_told_to_the_model_and_the_notice_stands_above_it() {
+async fn model_gets_each_verdict_on_a_question_and_the_notice_is_above_it() {
     let (harness, [runs]) = Harness::with_runs(["questions"]).await.unwrap();
     let told = r#"{"answers":{"channel":"By mail","when":"on Monday"}}"#;
     let (page, asked) = asks(&harness, &runs, "answered", agent(&channel(), &json!([]), &[told])).await;
@@ -283,7 +283,7 @@ async fn each_verdict_on_a_question_is_told_to_the_model_and_the_notice_stands_a
 }
 
 #[tokio::test]
-async fn a_rejected_question_is_told_to_the_model_with_the_reason() {
+async fn model_gets_the_reason_of_a_rejected_question() {
     let (harness, [runs]) = Harness::with_runs(["not-asked"]).await.unwrap();
     let told = "Denied by a human: decide it yourself";
     let fields = json!({"allowedVerdicts": ["Respond", "Reject"]});

@@ -14,7 +14,7 @@ use crate::runs::path;
 const CROWD: usize = 64;
 
 #[tokio::test]
-async fn sixty_four_people_decide_one_request_at_once_and_each_is_recorded_once_under_their_own_name() {
+async fn each_of_64_concurrent_decisions_is_recorded_once() {
     let (harness, [runs]) = Harness::with_runs(["crowd"]).await.unwrap();
     bind_group(&harness.cluster, &runs, "signoff-approver", runs.name()).await;
     let group = json!({"kind": "Group", "name": runs.name()});
@@ -63,7 +63,7 @@ async fn sixty_four_people_decide_one_request_at_once_and_each_is_recorded_once_
 }
 
 #[tokio::test]
-async fn of_two_tabs_of_one_person_the_second_learns_what_the_first_has_done() {
+async fn second_tab_shows_the_decision_of_the_first() {
     let (harness, [runs]) = Harness::with_runs(["tabs"]).await.unwrap();
     let fields = json!({"approvers": [crate::runs::user("alice"), crate::runs::user("bob")], "threshold": 2});
     let approval = runs.gate("one", fields).await;

@@ -36,7 +36,7 @@ fn nothing_sent(harness: &Harness) {
 }
 
 #[tokio::test]
-async fn a_draft_survives_a_reload_and_is_dropped_when_asked_or_after_the_decision() {
+async fn draft_is_kept_at_a_reload_and_dropped_after_the_decision() {
     let (harness, runs, asked, page) = stage("reload").await;
     page.fill(css("#reason"), "half a thought").await.unwrap();
     page.reload().await.unwrap();
@@ -97,7 +97,7 @@ async fn a_draft_belongs_to_its_author_and_to_one_request() {
 }
 
 #[tokio::test]
-async fn a_draft_survives_an_api_server_that_is_away() {
+async fn draft_is_kept_while_the_api_server_is_unreachable() {
     let (harness, runs, asked, page) = stage("away").await;
     page.fill(css("#reason"), "before the storm").await.unwrap();
     harness.witness.close().await;
@@ -123,7 +123,7 @@ async fn a_draft_survives_an_api_server_that_is_away() {
 }
 
 #[tokio::test]
-async fn a_draft_survives_a_session_that_ends() {
+async fn draft_is_kept_after_the_end_of_the_session() {
     let (harness, runs, asked, page) = stage("expired").await;
     // A session of a few seconds, from the issuer.
     page.clear_cookies().await.unwrap();

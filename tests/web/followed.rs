@@ -37,7 +37,7 @@ async fn votes_of_others_appear_and_no_form_is_touched() {
 }
 
 #[tokio::test]
-async fn who_is_still_typing_hears_that_it_was_decided_and_keeps_a_draft() {
+async fn typing_reader_is_told_of_the_decision_and_keeps_a_draft() {
     let (harness, [runs]) = Harness::with_runs(["meanwhile"]).await.unwrap();
     let asked = runs.gate("meanwhile", json!({"approvers": [user("alice"), user("bob")]})).await;
     let page = harness.signed_in("alice", &Look::default()).await.unwrap();

@@ -10,7 +10,7 @@ use crate::harness::{Harness, decided};
 use crate::runs::{path, user};
 
 /// Returns the number of decisions that reached the API server, without dry runs.
-fn sent(harness: &Harness) -> usize {
+fn count_sent(harness: &Harness) -> usize {
     let seen = harness.witness.seen();
     seen.iter().filter(|seen| seen.method == Method::PATCH && !seen.path.contains("dryRun=All")).count()
 }
@@ -48,7 +48,7 @@ async fn answers_do_not_change_while_their_confirmation_stands() {
     page.fill(label("note: text"), "at the gate").await.unwrap();
     page.click(role("button", "Respond")).await.unwrap();
     page.wait(text("at the gate").inside(css(".confirm dl"))).await.unwrap();
-    assert_eq!(sent(&harness), 0);
+    assert_eq!(count_sent(&harness), 0);
     page.click(role("button", "Respond").inside(css(".confirm"))).await.unwrap();
     decided(&page).await;
     page.wait(css("#instead")).await.unwrap();
@@ -56,7 +56,7 @@ async fn answers_do_not_change_while_their_confirmation_stands() {
 }
 
 #[tokio::test]
-async fn an_edit_that_is_not_sent_with_the_verdict_is_told_and_kept() {
+async fn edit_that_is_not_sent_with_the_verdict_is_named_and_kept() {
     let (harness, [runs]) = Harness::with_runs(["unsent"]).await.unwrap();
     let asked = runs.gate("unsent", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Modify"]})).await;
     for look in [Look::default(), Look::default().without_scripts(), Look::default().small().dark()] {
@@ -87,12 +87,12 @@ async fn an_edit_that_is_not_sent_with_the_verdict_is_told_and_kept() {
         assert_eq!(page.count(text("is not sent with")).await.unwrap(), 0);
         page.close().await.unwrap();
     }
-    assert_eq!(sent(&harness), 0, "nothing but attempts");
+    assert_eq!(count_sent(&harness), 0, "nothing but attempts");
     assert_eq!(runs.decision(&asked, "alice").await, Value::Null);
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_sends_nothing_and_the_buttons_work_again() {
+async fn broken_connection_sends_nothing_and_the_buttons_work_again() {
     let (harness, [runs]) = Harness::with_runs(["broken"]).await.unwrap();
     let asked = runs.gate("broken", json!({})).await;
     let page = reads(&harness, &Look::default(), &asked).await;
@@ -120,11 +120,11 @@ async fn a_connection_that_breaks_sends_nothing_and_the_buttons_work_again() {
         page.wait(css("#reason")).await.unwrap();
         assert_eq!(page.count(text("The connection broke")).await.unwrap(), 0);
     }
-    assert_eq!(sent(&harness), 0);
+    assert_eq!(count_sent(&harness), 0);
 }
 
 #[tokio::test]
-async fn a_part_that_an_answer_lacks_stays_and_a_changed_request_is_told_under_its_confirmation() {
+async fn changed_request_is_reported_under_its_open_confirmation() {
     let (harness, [runs]) = Harness::with_runs(["parts"]).await.unwrap();
     let three = json!({"approvers": [user("alice"), user("bob"), user("carol")], "threshold": 3});
     let asked = runs.gate("parts", three).await;

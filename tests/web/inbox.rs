@@ -8,7 +8,7 @@ use crate::harness::Harness;
 use crate::runs::{Runs, path, user};
 
 #[tokio::test]
-async fn what_waits_in_two_namespaces_is_grouped_by_run_and_the_most_urgent_run_is_first() {
+async fn requests_are_grouped_by_run_with_the_most_urgent_run_first() {
     let (harness, [one, two]) = Harness::with_runs(["first", "second"]).await.unwrap();
     let after = |after: &str| json!({"timeout": {"after": after}, "prompt": format!("Within {after}?")});
     one.gate("calm", after("48h")).await;
@@ -44,7 +44,7 @@ async fn what_waits_in_two_namespaces_is_grouped_by_run_and_the_most_urgent_run_
 }
 
 #[tokio::test]
-async fn where_nothing_waits_a_pleasant_page_says_so_and_since_when() {
+async fn empty_inbox_names_the_last_decision() {
     let (harness, [runs]) = Harness::with_runs(["nothing"]).await.unwrap();
     let page = harness.signed_in("alice", &Look::default()).await.unwrap();
     page.wait(text("Nothing waits for you.")).await.unwrap();
@@ -61,7 +61,7 @@ async fn where_nothing_waits_a_pleasant_page_says_so_and_since_when() {
 }
 
 #[tokio::test]
-async fn a_new_request_is_announced_and_shown_only_when_asked_for() {
+async fn new_request_is_announced_and_shown_on_demand() {
     let (harness, [runs]) = Harness::with_runs(["live"]).await.unwrap();
     let page = harness.signed_in("alice", &Look::default()).await.unwrap();
     page.wait(text("Nothing waits for you.")).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_reader_of_one_namespace_types_its_name() {
 }
 
 #[tokio::test]
-async fn who_may_list_the_cluster_sees_every_namespace() {
+async fn reader_of_the_cluster_sees_every_namespace() {
     let harness = Harness::set().await.unwrap();
     let runs = Runs::of(&harness.cluster, "everywhere").await;
     runs.gate("everywhere", json!({"prompt": "Seen everywhere?", "approvers": [user("tilde")]})).await;

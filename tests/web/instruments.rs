@@ -16,7 +16,7 @@ use signoff_tests::control_plane::{CAST, CLIENT, Cluster, Issuer, OTHER_CLIENT, 
 use crate::harness::at_the_issuer;
 
 #[tokio::test]
-async fn people_are_the_same_by_the_issuer_as_by_their_own_token() {
+async fn user_is_the_same_with_the_issuer_and_with_a_token() {
     let cluster = Cluster::web().unwrap();
     let issuer = Issuer::of(&cluster).unwrap();
     for name in ["alice", "bob", "dana", "slash", "via"] {
@@ -49,7 +49,7 @@ async fn a_service_account_has_a_token_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_witness_sees_who_asked_and_can_be_away() {
+async fn witness_records_requests_and_can_be_unreachable() {
     let cluster = Cluster::web().unwrap();
     let token = Issuer::of(&cluster).unwrap().tokens(CLIENT, "alice@example.com").await.unwrap().id_token;
     let witness = Witness::start(&cluster).await.unwrap();
@@ -85,7 +85,7 @@ async fn the_witness_sees_who_asked_and_can_be_away() {
 }
 
 #[tokio::test]
-async fn the_browser_does_what_people_do_and_axe_finds_what_they_cannot_use() {
+async fn browser_acts_as_a_person_and_axe_finds_violations() {
     let url = serve().await;
     let page = Page::open(&Look::default()).await.unwrap();
     assert_eq!(page.goto(&url).await.unwrap(), 200);
@@ -122,7 +122,7 @@ async fn the_browser_does_what_people_do_and_axe_finds_what_they_cannot_use() {
 }
 
 #[tokio::test]
-async fn the_issuers_form_signs_in_and_says_for_how_long() {
+async fn form_of_the_issuer_signs_in_for_a_stated_time() {
     let issuer = Issuer::of(&Cluster::web().unwrap()).unwrap();
     let url = serve().await;
     let page = Page::open(&Look::default()).await.unwrap();
@@ -140,7 +140,7 @@ async fn the_issuers_form_signs_in_and_says_for_how_long() {
 }
 
 #[tokio::test]
-async fn what_is_not_on_a_page_is_named_and_a_picture_is_kept() {
+async fn missing_element_is_named_with_a_screenshot() {
     let page = Page::open(&Look::default()).await.unwrap();
     page.goto(&serve().await).await.unwrap();
     assert_eq!(page.attribute(role("button", "Greet"), "nothing").await.unwrap(), None);

@@ -64,7 +64,7 @@ async fn thirty_three_requests_fit_two_screens() {
 }
 
 #[tokio::test]
-async fn tabs_search_and_filters_stand_in_the_address_with_and_without_scripts() {
+async fn address_has_the_tab_the_search_and_the_filters() {
     let (harness, [runs, other]) = Harness::with_runs(["filter", "elsewhere"]).await.unwrap();
     runs.gate("letters", json!({"prompt": "Send the letters?"})).await;
     runs.gate("payment", json!({"prompt": "Pay the rent?", "timeout": {"after": "50m"}})).await;
@@ -230,7 +230,7 @@ async fn keys_move_and_open_a_confirmation_and_send_nothing() {
 }
 
 #[tokio::test]
-async fn beside_the_list_two_keys_or_two_clicks_decide_and_the_next_request_opens_there() {
+async fn two_keys_or_clicks_decide_beside_the_list_and_open_the_next() {
     let (harness, [runs]) = Harness::with_runs(["queue"]).await.unwrap();
     let asked = invoices(&runs, 4).await;
     let page = harness.signed_in("alice", &Look::default()).await.unwrap();
@@ -281,7 +281,7 @@ async fn beside_the_list_two_keys_or_two_clicks_decide_and_the_next_request_open
 }
 
 #[tokio::test]
-async fn text_that_is_typed_and_a_double_click_confirm_nothing() {
+async fn typed_text_and_a_double_click_confirm_nothing() {
     let (harness, [runs]) = Harness::with_runs(["typing-on"]).await.unwrap();
     let asked = invoices(&runs, 2).await;
     let page = harness.signed_in("alice", &Look::default()).await.unwrap();
@@ -365,7 +365,7 @@ async fn requests_of_equal_gates_are_folded_and_decided_together_by_one_vote_eac
 }
 
 #[tokio::test]
-async fn a_request_whose_run_has_another_spec_is_not_decided_with_the_others() {
+async fn request_of_a_run_with_another_spec_is_not_decided_together() {
     let (harness, [runs, elsewhere]) = Harness::with_runs(["unequal", "unequal-too"]).await.unwrap();
     let asked = invoices(&runs, 2).await;
     let mut other = spec(json!({"prompt": "Pay invoice 9?", "reviews": "draft"}));

@@ -81,7 +81,7 @@ async fn the_inbox_and_a_request_are_accessible_and_fit_in_every_look() {
 }
 
 #[tokio::test]
-async fn times_are_in_the_readers_zone_and_the_exact_instant_is_at_hand() {
+async fn times_are_in_the_zone_of_the_reader_with_the_exact_instant() {
     let (harness, [runs]) = Harness::with_runs(["zones"]).await.unwrap();
     let asked = runs.gate("zones", json!({})).await;
     let exact = asked.spec.request.deadline.to_string();
@@ -158,7 +158,7 @@ async fn sees_every_stop(page: &Page, state: &str) {
 }
 
 #[tokio::test]
-async fn the_bar_hides_nothing_that_has_the_focus() {
+async fn bar_does_not_cover_the_focused_element() {
     let (harness, [runs]) = Harness::with_runs(["behind"]).await.unwrap();
     let asked = runs.gate("behind", everything()).await;
     let small = Look::default().small();
@@ -185,7 +185,7 @@ async fn the_bar_hides_nothing_that_has_the_focus() {
 }
 
 #[tokio::test]
-async fn without_scripts_people_sign_in_read_decide_and_look_back() {
+async fn page_works_without_scripts() {
     let (harness, [runs]) = Harness::with_runs(["plain"]).await.unwrap();
     let mut steps =
         spec(json!({"prompt": "Without scripts?", "reviews": "draft", "allowedVerdicts": ["Approve", "Modify"]}));

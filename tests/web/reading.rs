@@ -73,7 +73,7 @@ async fn facts_come_before_prose_and_the_decision_is_last() {
 }
 
 #[tokio::test]
-async fn the_whole_of_a_long_text_is_shown_and_verified_and_one_that_cannot_be_read_is_told() {
+async fn long_text_is_shown_whole_and_an_unreadable_one_is_named() {
     let (harness, [runs]) = Harness::with_runs(["whole"]).await.unwrap();
     let long = format!("{}the last word", "a long report, ".repeat(1000));
     runs.start_as(
@@ -105,7 +105,7 @@ async fn the_whole_of_a_long_text_is_shown_and_verified_and_one_that_cannot_be_r
 }
 
 #[tokio::test]
-async fn hostile_words_are_text_and_characters_that_hide_are_shown() {
+async fn hostile_texts_are_escaped_and_hidden_characters_are_shown() {
     let (harness, [runs]) = Harness::with_runs(["hostile"]).await.unwrap();
     let hostile = "<script>window.owned = 1</script><img src=x onerror='window.owned = 2'>\n</textarea></pre><h2>Decide</h2>\n\
         <form action=https://evil.example><button>Approve</button></form> \u{202e}lacol\u{202c} \u{1b}[2K\u{1b}]8;;https://evil.example\u{7}x \u{200b}{{ 7 * 7 }} javascript:alert(1)";
@@ -148,7 +148,7 @@ async fn hostile_words_are_text_and_characters_that_hide_are_shown() {
 }
 
 #[tokio::test]
-async fn votes_of_several_people_and_what_is_still_needed_are_told() {
+async fn page_shows_the_votes_and_the_decisions_that_are_still_needed() {
     let (harness, [runs]) = Harness::with_runs(["quorum"]).await.unwrap();
     let gate = json!({"approvers": [user("alice"), user("bob"), user("carol")], "threshold": 2, "rejectPolicy": "threshold",
         "timeout": {"after": "1h", "action": "Expire"}});
@@ -194,7 +194,7 @@ async fn a_quorum_that_is_out_of_reach_is_a_warning() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_and_what_must_not_be_read_say_so() {
+async fn missing_and_forbidden_requests_have_an_error_page() {
     let (harness, [runs]) = Harness::with_runs(["absent"]).await.unwrap();
     let asked = runs.gate("absent", json!({})).await;
     let page = harness.signed_in("mallory", &Look::default()).await.unwrap();
@@ -213,7 +213,7 @@ async fn what_is_not_there_and_what_must_not_be_read_say_so() {
 }
 
 #[tokio::test]
-async fn the_link_of_a_notice_survives_the_sign_in_and_tells_of_another_request() {
+async fn link_of_a_notice_is_kept_and_warns_about_another_request() {
     let (harness, [runs]) = Harness::with_runs(["notice"]).await.unwrap();
     let asked = runs.gate("notice", json!({})).await;
     let own = asked.spec.request.digest.short(16).to_owned();

@@ -12,7 +12,7 @@ use crate::harness::{Harness, decided};
 use crate::runs::{Runs, path, user};
 
 /// Returns the number of decisions that reached the API server through the page, without dry runs.
-fn sent(harness: &Harness) -> usize {
+fn count_sent(harness: &Harness) -> usize {
     let seen = harness.witness.seen();
     seen.iter().filter(|seen| seen.method == Method::PATCH && !seen.path.contains("dryRun=All")).count()
 }
@@ -36,7 +36,7 @@ async fn reads(harness: &Harness, who: &str, asked: &Approval) -> Page {
 }
 
 #[tokio::test]
-async fn a_wrong_answer_is_told_at_its_field_in_the_forms_own_words_and_nothing_typed_is_lost() {
+async fn invalid_answer_has_the_message_of_the_form_and_keeps_the_text() {
     let (harness, [runs]) = Harness::with_runs(["answers"]).await.unwrap();
     let form = json!({"questions": [
         {"id": "ticket", "pattern": "CHG-[0-9]{1,6}", "errorMessage": "a ticket looks like CHG-4711"},
@@ -72,11 +72,11 @@ async fn a_wrong_answer_is_told_at_its_field_in_the_forms_own_words_and_nothing_
         page.click(role("button", "Respond")).await.unwrap();
         page.wait(role("heading", "Respond: review?")).await.unwrap();
     }
-    assert_eq!(sent(&harness), 0, "nothing but attempts");
+    assert_eq!(count_sent(&harness), 0, "nothing but attempts");
 }
 
 #[tokio::test]
-async fn a_slip_in_json_is_told_at_its_field_and_can_be_mended() {
+async fn invalid_json_is_reported_at_its_field_and_can_be_corrected() {
     let (harness, [runs]) = Harness::with_runs(["json"]).await.unwrap();
     let spec = json!({"steps": [
         {"name": "order", "set": {"value": "{\"amount\": 1}"}},
@@ -107,7 +107,7 @@ async fn a_slip_in_json_is_told_at_its_field_and_can_be_mended() {
 }
 
 #[tokio::test]
-async fn a_reason_that_is_required_is_asked_for_at_its_field() {
+async fn missing_required_reason_is_reported_at_its_field() {
     let (harness, [runs]) = Harness::with_runs(["reason"]).await.unwrap();
     let asked = runs
         .gate("reason", json!({"requireReason": true, "allowedVerdicts": ["Approve", "Modify"], "reviews": "draft"}))
@@ -124,11 +124,11 @@ async fn a_reason_that_is_required_is_asked_for_at_its_field() {
     page.wait(text("requires a reason with at least one letter or digit").inside("#reason-problem")).await.unwrap();
     assert_eq!(page.value(css("#reason")).await.unwrap(), "!");
     assert_eq!(page.value(css("#modify-response")).await.unwrap(), "another");
-    assert_eq!(sent(&harness), 0);
+    assert_eq!(count_sent(&harness), 0);
 }
 
 #[tokio::test]
-async fn who_must_not_decide_reads_why_and_whoever_sends_it_anyway_gets_the_policys_own_sentence() {
+async fn excluded_reader_sees_the_reason_and_a_sent_vote_is_refused() {
     let (harness, [runs]) = Harness::with_runs(["refused"]).await.unwrap();
     runs.namespace.bind("signoff-requester", "alice@example.com").await.unwrap();
     let gate = |fields: Value| crate::runs::spec(fields);
@@ -155,7 +155,7 @@ async fn who_must_not_decide_reads_why_and_whoever_sends_it_anyway_gets_the_poli
 }
 
 #[tokio::test]
-async fn who_lacks_the_right_to_decide_reads_the_policys_own_sentence() {
+async fn reader_without_the_right_sees_the_refusal_of_the_policy() {
     let (harness, [runs]) = Harness::with_runs(["rights"]).await.unwrap();
     let asked = runs.gate("rights", json!({"approvers": [user("viktor")]})).await;
     let page = reads(&harness, "viktor", &asked).await;
@@ -169,7 +169,7 @@ async fn who_lacks_the_right_to_decide_reads_the_policys_own_sentence() {
 }
 
 #[tokio::test]
-async fn a_second_vote_and_one_that_comes_too_late_are_refused_in_words() {
+async fn second_vote_and_late_vote_are_refused_with_a_reason() {
     let (harness, [runs]) = Harness::with_runs(["late"]).await.unwrap();
     let both = json!({"approvers": [user("alice"), user("bob"), user("carol")], "threshold": 2, "rejectPolicy": "any"});
     let asked = runs.gate("late", both).await;
@@ -189,11 +189,11 @@ async fn a_second_vote_and_one_that_comes_too_late_are_refused_in_words() {
     other.wait(text("too late: this gate was decided").inside("#problem")).await.unwrap();
     other.wait(text("Reject by bob@example.com").inside("#problem")).await.unwrap();
     other.wait(role("heading", "How it was decided")).await.unwrap();
-    assert_eq!(sent(&harness), 0);
+    assert_eq!(count_sent(&harness), 0);
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_the_one_that_was_read_is_to_be_read_again() {
+async fn changed_request_must_be_read_again_before_a_decision() {
     let (harness, [runs]) = Harness::with_runs(["changed"]).await.unwrap();
     let asked = runs.gate("changed", json!({})).await;
     let page = reads(&harness, "alice", &asked).await;
@@ -216,7 +216,7 @@ async fn a_request_that_is_not_the_one_that_was_read_is_to_be_read_again() {
     runs.until_gone(&asked.name_any()).await;
     page.click(role("button", "Approve")).await.unwrap();
     page.wait(role("heading", "Not found")).await.unwrap();
-    assert_eq!(sent(&harness), 0);
+    assert_eq!(count_sent(&harness), 0);
 }
 
 #[tokio::test]
@@ -231,7 +231,7 @@ async fn a_double_click_sends_once() {
     page.evaluate("(b => { b.click(); b.click(); })(document.querySelector('.confirm button.main'))").await.unwrap();
     decided(&page).await;
     page.wait(role("heading", "Decisions so far")).await.unwrap();
-    assert_eq!(sent(&harness), 1);
+    assert_eq!(count_sent(&harness), 1);
     page.wait(text("Approve by alice@example.com (you)")).await.unwrap();
 }
 

@@ -32,7 +32,7 @@ async fn two(arguments: Vec<String>) -> (Harness, WebProcess, Front) {
 }
 
 #[tokio::test]
-async fn a_form_that_one_replica_showed_is_taken_by_another_and_by_the_first_after_its_death() {
+async fn form_of_one_replica_is_accepted_by_another() {
     let runs = crate::runs::Runs::of(&Cluster::web().unwrap(), "replicas").await;
     let approval = runs.gate("one", json!({})).await;
     let (mut harness, mut other, front) = two(vec![format!("--namespace={}", runs.name())]).await;
@@ -77,7 +77,7 @@ async fn without_a_shared_key_a_restart_asks_to_sign_in_and_a_form_sends_nothing
 }
 
 #[tokio::test]
-async fn a_page_that_is_asked_to_end_ends_its_streams_and_answers_what_it_has_begun() {
+async fn stopping_page_ends_streams_and_answers_requests_in_flight() {
     let (harness, [runs]) = Harness::with_runs(["ending"]).await.unwrap();
     let approval = runs.gate("one", json!({})).await;
     let alice = Visitor::of(&harness, "alice").await;

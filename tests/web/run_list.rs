@@ -18,7 +18,7 @@ fn changes(harness: &Harness) -> usize {
 }
 
 #[tokio::test]
-async fn a_requester_sees_which_runs_wait_for_whom_and_the_address_keeps_the_filter() {
+async fn requester_sees_the_waiting_runs_and_the_address_keeps_the_filter() {
     let (harness, [runs]) = Harness::with_runs(["run-list"]).await.unwrap();
     runs.gate("waits", json!({"prompt": "Run it in prod?"})).await;
     let done = runs.gate("done", json!({})).await;
@@ -52,7 +52,7 @@ async fn a_requester_sees_which_runs_wait_for_whom_and_the_address_keeps_the_fil
 }
 
 #[tokio::test]
-async fn a_run_is_cancelled_and_repeated_only_after_a_confirmation_and_by_who_may() {
+async fn run_is_cancelled_and_repeated_only_after_a_confirmation() {
     let (harness, [runs]) = Harness::with_runs(["run-change"]).await.unwrap();
     runs.gate("change", json!({})).await;
     let at = harness.at(&format!("/n/{}/w/change", runs.name()));
@@ -121,7 +121,7 @@ async fn a_run_is_suspended_and_resumed_only_after_a_confirmation_without_script
 }
 
 #[tokio::test]
-async fn all_times_of_a_run_are_in_the_zone_of_its_reader_and_words_of_others_stay_as_they_are() {
+async fn times_of_a_run_are_in_the_zone_of_the_reader() {
     let (harness, [runs]) = Harness::with_runs(["run-zone"]).await.unwrap();
     let said = "Is 2031-02-03T04:05:06Z right?";
     let asked = runs.gate("zone", json!({"prompt": said})).await;
@@ -165,7 +165,7 @@ async fn back_from_a_new_run_shows_the_confirmation_and_it_creates_no_second_run
 }
 
 #[tokio::test]
-async fn the_buttons_of_a_run_stay_in_their_place_and_an_ended_run_is_not_changed() {
+async fn buttons_of_a_run_stay_in_place_and_an_ended_run_is_not_changed() {
     let (harness, [runs]) = Harness::with_runs(["run-ends"]).await.unwrap();
     let asked = runs.gate("ends", json!({})).await;
     let page = harness.signed_in("dana", &Look::default()).await.unwrap();
@@ -183,7 +183,7 @@ async fn the_buttons_of_a_run_stay_in_their_place_and_an_ended_run_is_not_change
 }
 
 #[tokio::test]
-async fn a_page_that_is_not_there_has_the_navigation() {
+async fn missing_page_has_the_navigation() {
     let harness = Harness::set().await.unwrap();
     let page = harness.signed_in("dana", &Look::default()).await.unwrap();
     for path in ["/no/such/page", "/n/none/a/..%2fsecrets"] {

@@ -27,7 +27,7 @@ async fn the_sign_in_page_is_accessible_in_both_themes_and_sizes() {
 }
 
 #[tokio::test]
-async fn every_request_of_a_session_carries_the_token_that_was_pasted_and_nothing_else() {
+async fn requests_of_a_session_have_only_the_pasted_token() {
     let harness = Harness::set().await.unwrap();
     let token = harness.issuer.tokens(CLIENT, "alice@example.com").await.unwrap().id_token;
     let page = harness.with_token(&token, &Look::default()).await.unwrap();
@@ -43,7 +43,7 @@ async fn every_request_of_a_session_carries_the_token_that_was_pasted_and_nothin
 }
 
 #[tokio::test]
-async fn a_page_that_was_killed_is_back_at_the_same_address() {
+async fn killed_page_restarts_at_the_same_address() {
     let mut harness = Harness::set().await.unwrap();
     let pid = harness.web.pid().unwrap();
     harness.web.kill();
@@ -56,7 +56,7 @@ async fn a_page_that_was_killed_is_back_at_the_same_address() {
 }
 
 #[tokio::test]
-async fn replicas_behind_one_address_share_sessions_and_one_may_go() {
+async fn replicas_share_sessions_and_one_can_stop() {
     let front = Front::start().await.unwrap();
     let key = Cluster::web().unwrap().cookie_key().unwrap();
     let harness = Harness::set_with(|options| {

@@ -39,7 +39,7 @@ pub(crate) fn turn(asked: &Approval) -> String {
 }
 
 /// Returns the number of decisions that reached the API server, without dry runs.
-fn sent(harness: &Harness) -> usize {
+fn count_sent(harness: &Harness) -> usize {
     let seen = harness.witness.seen();
     seen.iter().filter(|seen| seen.method == Method::PATCH && !seen.path.contains("dryRun=All")).count()
 }
@@ -105,11 +105,11 @@ async fn one_verdict_decides_the_calls_of_a_turn_by_one_vote_each_with_and_witho
         page.wait(text("No call of this turn waits")).await.unwrap();
         page.close().await.unwrap();
     }
-    assert_eq!(sent(&harness), 9, "one vote for each call");
+    assert_eq!(count_sent(&harness), 9, "one vote for each call");
 }
 
 #[tokio::test]
-async fn a_call_that_is_refused_meanwhile_does_not_keep_the_others_and_each_outcome_is_told() {
+async fn refused_call_does_not_stop_the_others_and_has_its_outcome() {
     let (harness, [runs]) = Harness::with_runs(["partial"]).await.unwrap();
     let asked = waits(&runs, "partial", &["Denied by a human: not this one"]).await;
     let page = from_the_inbox(&harness, &asked[0], &Look::default()).await;
@@ -161,7 +161,7 @@ async fn a_part_of_a_turn_is_decided_and_the_rest_keeps_waiting() {
     page.click(role("link", "The turn")).await.unwrap();
     page.wait(text("2 calls wait.")).await.unwrap();
     page.wait(text("letter (call 2)")).await.unwrap();
-    assert_eq!(sent(&harness), 1);
+    assert_eq!(count_sent(&harness), 1);
 }
 
 #[tokio::test]
@@ -199,7 +199,7 @@ async fn nothing_is_sent_but_what_was_confirmed() {
         let answer = page.evaluate(&script).await.unwrap().as_str().unwrap().to_owned();
         assert!(answer.contains(said), "{verdict}: {answer}");
     }
-    assert_eq!(sent(&harness), 0);
+    assert_eq!(count_sent(&harness), 0);
 }
 
 #[tokio::test]

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_a_peer_gives_way_whatever_its_address_in_its_network_and_others_stay() {
+    fn oldest_connection_of_a_network_ends_first() {
         let world = World::new(2);
         let first = world.begin("2001:db8::1");
         let (second, other) = (world.begin("2001:db8::ffff"), world.begin("2001:db8:0:1::1"));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_request_is_no_part_of_the_share_and_kept_connections_are_half_of_it() {
+    fn complete_request_does_not_count_and_idle_ones_are_half_a_share() {
         let world = World::new(2);
         let whole = world.begin("192.0.2.1");
         drop(whole.take());
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_the_oldest_of_the_peer_with_the_most_ends_and_one_that_is_served_does_not() {
+    fn oldest_connection_of_the_largest_peer_ends_if_all_are_taken() {
         let world = World::new(9);
         let (served, reads) = (world.begin("192.0.2.3"), world.begin("192.0.2.2"));
         let (old, many) = (world.begin("192.0.2.1"), [world.begin("192.0.2.9"), world.begin("192.0.2.9")]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_gives_its_place_back() {
+    fn stream_frees_its_place() {
         let world = World::new(2);
         let stream = world.begin("192.0.2.1");
         assert_eq!(world.places.available_permits(), 99);

@@ -107,7 +107,7 @@ async fn is_open(stream: &mut TcpStream) -> bool {
 }
 
 #[tokio::test]
-async fn a_request_that_is_never_whole_is_closed_with_what_says_so() {
+async fn incomplete_request_is_closed_with_a_reason() {
     let served = listen(short()).await;
     assert_eq!(read(connect(&served, "").await).await, "");
     let half = read(connect(&served, "GET /peer HTTP/1.1\r\nhost:").await).await;
@@ -124,7 +124,7 @@ async fn a_request_that_is_never_whole_is_closed_with_what_says_so() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_whole_in_time_is_answered_however_long_the_answer_takes() {
+async fn complete_request_is_answered_after_any_time() {
     let served = listen(short()).await;
     assert!(ask(&served).await.ends_with("127.0.0.1"));
     assert!(read(connect(&served, SLOW).await).await.starts_with("HTTP/1.1 200"));
@@ -158,7 +158,7 @@ async fn half_requests_of_a_peer_are_bounded_and_its_whole_ones_are_answered() {
 }
 
 #[tokio::test]
-async fn half_requests_of_many_peers_give_way_to_whole_ones() {
+async fn half_requests_of_many_peers_end_for_complete_ones() {
     let served = listen(Limits { connections: 8, waiting_of_peer: 4, ..Limits::default() }).await;
     let mut half = Vec::new();
     for peer in [2, 3, 4, 5] {
@@ -180,7 +180,7 @@ async fn half_requests_of_many_peers_give_way_to_whole_ones() {
 }
 
 #[tokio::test]
-async fn whole_requests_are_no_part_of_the_share_and_two_hundred_readers_behind_one_proxy_are_served() {
+async fn complete_requests_of_one_proxy_do_not_count_for_its_share() {
     let served = listen(Limits { waiting_of_peer: 1, ..Limits::default() }).await;
     let mut waiting = Vec::new();
     for _ in 0..3 {
@@ -198,7 +198,7 @@ async fn whole_requests_are_no_part_of_the_share_and_two_hundred_readers_behind_
 }
 
 #[tokio::test]
-async fn connections_that_only_wait_for_another_request_are_half_of_what_a_peer_can_have() {
+async fn idle_connections_are_at_most_half_of_the_share_of_a_peer() {
     let served = listen(Limits { waiting_of_peer: 4, ..Limits::default() }).await;
     let mut open = Vec::new();
     for is_kept in [true, true, false, false] {
@@ -213,7 +213,7 @@ async fn connections_that_only_wait_for_another_request_are_half_of_what_a_peer_
 }
 
 #[tokio::test]
-async fn a_connection_rests_longer_than_a_head_takes_and_then_ends() {
+async fn idle_connection_ends_after_its_own_time_limit() {
     let rest = Duration::from_millis(900);
     let served = listen(Limits { rest, ..short() }).await;
     let (mut first, mut second) = (connect(&served, KEEP).await, connect(&served, KEEP).await);
@@ -231,7 +231,7 @@ async fn a_connection_rests_longer_than_a_head_takes_and_then_ends() {
 }
 
 #[tokio::test]
-async fn beyond_the_most_connections_others_wait_until_a_request_is_answered() {
+async fn connections_beyond_the_bound_wait_for_an_answered_request() {
     let served = listen(Limits { connections: 2, ..Limits::default() }).await;
     let slow = [connect(&served, SLOW).await, connect(&served, SLOW).await];
     sleep(Duration::from_millis(100)).await;
@@ -244,7 +244,7 @@ async fn beyond_the_most_connections_others_wait_until_a_request_is_answered() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_ends_and_one_that_is_read_slowly_does_not() {
+async fn unread_answer_ends_and_a_slowly_read_one_does_not() {
     const ASK: &str = "GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let served = listen(short()).await;
     let never = connect(&served, ASK).await;
@@ -266,7 +266,7 @@ async fn an_answer_that_nobody_reads_ends_and_one_that_is_read_slowly_does_not()
 }
 
 #[tokio::test]
-async fn requests_whose_answers_nobody_reads_give_way_and_end() {
+async fn requests_with_unread_answers_end_for_others() {
     let served = listen(Limits { connections: 4, ..short() }).await;
     let pipelined = "GET /large HTTP/1.1\r\nhost: x\r\n\r\n".repeat(20);
     let unread = join_all((0..8).map(|_| connect(&served, &pipelined))).await;
@@ -280,7 +280,7 @@ async fn requests_whose_answers_nobody_reads_give_way_and_end() {
 }
 
 #[tokio::test]
-async fn streams_of_events_are_no_part_of_the_most_connections_and_live_on() {
+async fn streams_of_events_do_not_count_as_connections() {
     let served = listen(Limits { connections: 2, waiting_of_peer: 2, ..short() }).await;
     let mut streams = Vec::new();
     for _ in 0..20 {
@@ -306,7 +306,7 @@ async fn requests_that_come_together_are_answered_in_turn() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused_and_closed() {
+async fn invalid_request_is_refused_and_closed() {
     let served = listen(Limits::default()).await;
     for (sent, status) in [
         ("\x16\x03\x01\x02\0\x01\0\x01\x7c\x03\x03", "400"),
@@ -330,7 +330,7 @@ async fn what_is_no_request_is_refused_and_closed() {
 }
 
 #[tokio::test]
-async fn at_the_end_requests_in_flight_are_answered_and_others_are_not_waited_for() {
+async fn shutdown_answers_only_requests_in_flight() {
     let served = listen(Limits { head: Duration::from_secs(2), ..Limits::default() }).await;
     let mut rests = connect(&served, KEEP).await;
     assert!(some(&mut rests).await.ends_with("127.0.0.1"));

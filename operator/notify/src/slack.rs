@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_that_passes_is_tried_again_and_any_other_is_final() {
+    fn temporary_code_is_tried_again_and_any_other_is_final() {
         for code in ["ratelimited", "internal_error", "service_unavailable"] {
             assert!(matches!(of_code(code), SendError::Later { .. }), "{code}");
         }
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ids_of_slack_are_sent_back_to_it() {
+    fn stored_ids_are_sent_only_in_the_form_of_slack() {
         let message = SlackMessage { conversation: "C123ABC".into(), ts: "1503435956.000247".into() };
         assert_eq!(SlackMessage::from_handle(&message.handle()), Some(message));
         for wrong in ["", "C1", "C1 ", "C1 <!channel>", "#general 1.2", " 1.2"] {

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_says_who_decides_what_until_when_and_what_happens_then() {
+    fn notice_has_the_gate_the_deadline_and_the_consequence() {
         let words = Wording::new(&asked(), Rendering::Plain, 100);
         assert_eq!(words.title, "Decision needed: pay of prod/refund-7");
         assert_eq!(
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn control_sequences_of_a_channel_are_none_there() {
+    fn control_sequences_of_a_channel_are_escaped() {
         assert_eq!(harmless("<!channel> &lt;@U1&gt;", Rendering::Chat, 200), "‹!channel› ＆lt;@U1＆gt;");
         assert_eq!(harmless("[x](y) {{DATE(z)}} ${a} @{b}", Rendering::Card, 200), "［x］(y) { {DATE(z)}} $ {a} @ {b}");
         assert_eq!(harmless("a < b", Rendering::Plain, 200), "a < b");

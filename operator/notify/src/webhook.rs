@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_none_is_named_without_its_text() {
+    fn invalid_secret_is_an_error_without_its_text() {
         for wrong in ["whsec_SECRET", "whsec_U0VDUkVU", "SECRET SECRET", &STANDARD.encode([1; 65])] {
             let refused = signatures(&SecretText::from(wrong), "id", 0, "{}");
             assert!(refused.is_err() && !format!("{refused:?}").contains("SECRET"), "{refused:?}");

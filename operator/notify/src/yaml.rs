@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_is_expected_and_not_what_stands_there() {
+    fn error_has_the_expected_form_without_the_value() {
         for (said, expected) in [
             (wrong::<Fields>("xoxb-SECRET"), "invalid type, expected struct Fields"),
             (wrong::<Fields>("{name: 7}"), "invalid type, expected a string"),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_yaml_is_told_by_its_place() {
+    fn invalid_yaml_is_reported_with_its_place() {
         for (text, why) in [
             ("a: 1\nb: [SECRET", "not YAML, at line "),
             ("a: 1\nSECRET: 2\nSECRET: 3", "duplicate key, at line "),

@@ -30,7 +30,7 @@ async fn reads(host: &str) {
 }
 
 #[tokio::test]
-async fn half_requests_keep_nobody_out_and_end_after_ten_seconds() {
+async fn half_requests_block_no_reader_and_end_after_ten_seconds() {
     let harness = Harness::set_with(|options| {
         let page = program("signoff-web", "signoff-web").unwrap();
         let folder = options.kubeconfig.parent().unwrap();

@@ -28,7 +28,7 @@ async fn is_nobody(harness: &Harness, visitor: &Visitor, approval: &signoff_api:
 }
 
 #[tokio::test]
-async fn a_cookie_that_this_page_did_not_write_is_no_session() {
+async fn cookie_of_another_page_is_no_session() {
     let (harness, [runs]) = Harness::with_runs(["forged"]).await.unwrap();
     let approval = runs.gate("one", json!({})).await;
     let alice = Visitor::of(&harness, "alice").await;
@@ -86,7 +86,7 @@ async fn a_cookie_of_another_key_is_no_session_and_of_the_same_key_it_is() {
 }
 
 #[tokio::test]
-async fn a_session_of_the_parts_of_two_is_nobodys() {
+async fn session_from_parts_of_two_sessions_is_refused() {
     let (harness, [runs]) = Harness::with_runs(["parts"]).await.unwrap();
     let approval = runs.gate("one", json!({})).await;
     let (one, two) = (long(&harness, "part-one@example.com").await, long(&harness, "part-two@example.com").await);
@@ -116,7 +116,7 @@ async fn a_session_of_the_parts_of_two_is_nobodys() {
 
 /// The page stores nothing of a session: docs/security.md explains the limits of sign-out.
 #[tokio::test]
-async fn sign_out_forgets_every_cookie_and_a_stolen_one_holds_as_long_as_its_token() {
+async fn sign_out_removes_cookies_and_a_stolen_one_ends_with_its_token() {
     let harness = Harness::set().await.unwrap();
     let mut alice = Visitor::with_token(&harness.web, &long(&harness, "stolen@example.com").await).await;
     let thief = alice.clone();
@@ -148,7 +148,7 @@ async fn cookies_are_for_this_host_over_tls_and_no_script_and_no_other_sites_for
 }
 
 #[tokio::test]
-async fn a_path_is_the_pages_whatever_its_session() {
+async fn path_is_checked_independent_of_the_session() {
     let (harness, [runs]) = Harness::with_runs(["outsider"]).await.unwrap();
     let approval = runs.gate("one", json!({"prompt": "Sell the house?"})).await;
     let mallory = Visitor::of(&harness, "mallory").await;

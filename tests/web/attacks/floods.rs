@@ -15,7 +15,7 @@ use crate::runs::path;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn a_body_of_more_than_a_mebibyte_is_refused_and_what_follows_is_not_read() {
+async fn body_of_more_than_a_mebibyte_is_refused_without_reading_it() {
     let (harness, [runs]) = Harness::with_runs(["bodies"]).await.unwrap();
     let approval = runs.gate("one", json!({})).await;
     let alice = Visitor::of(&harness, "alice").await;
@@ -84,7 +84,7 @@ async fn slow_and_half_open_connections_do_not_stop_others() {
 }
 
 #[tokio::test]
-async fn no_more_tokens_are_followed_than_were_allowed_and_the_next_is_told() {
+async fn number_of_followed_tokens_is_bounded_with_an_error() {
     let harness = Harness::set_with(|options| options.arguments = vec!["--max-live=2".to_owned()]).await.unwrap();
     let alice = Visitor::of(&harness, "alice").await;
     let bob = Visitor::of(&harness, "bob").await;
@@ -105,7 +105,7 @@ async fn no_more_tokens_are_followed_than_were_allowed_and_the_next_is_told() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_at_sign_out_and_not_that_of_another_token_of_the_same_user() {
+async fn sign_out_ends_only_the_streams_of_its_token() {
     let harness = Harness::set().await.unwrap();
     let person = |groups: &str| format!("email=stream@example.com&groups={groups}");
     let (one, two) = (token(&harness, &person("one")).await, token(&harness, &person("two")).await);

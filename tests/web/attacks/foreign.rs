@@ -168,7 +168,7 @@ async fn a_page_of_another_origin_neither_decides_nor_reads_nor_frames_in_a_real
 }
 
 #[tokio::test]
-async fn every_answer_forbids_frames_scripts_of_others_and_being_kept() {
+async fn answers_forbid_frames_foreign_scripts_and_caching() {
     let (harness, _, approval) = target("headers").await;
     let alice = Visitor::of(&harness, "alice").await;
     let stranger = Visitor::stranger(&harness.web);

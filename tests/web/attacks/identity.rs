@@ -32,7 +32,7 @@ fn is_of(seen: &Seen, token: &str) {
 }
 
 #[tokio::test]
-async fn every_page_and_every_form_asks_with_the_token_of_its_session_whoever_else_looks() {
+async fn pages_and_forms_use_only_the_token_of_their_session() {
     let (harness, [runs]) = Harness::with_runs(["whose"]).await.unwrap();
     let asks = json!({"approvers": [user("alice"), user("bob")]});
     let (one, two) = (runs.gate("one", asks.clone()).await, runs.gate("two", asks).await);
@@ -74,7 +74,7 @@ async fn every_page_and_every_form_asks_with_the_token_of_its_session_whoever_el
 }
 
 #[tokio::test]
-async fn nothing_of_a_requests_headers_reaches_the_api_server() {
+async fn headers_of_a_request_do_not_reach_the_api_server() {
     let (harness, [runs]) = Harness::with_runs(["besides"]).await.unwrap();
     let asked_for = runs.gate("one", json!({})).await;
     let alice = Visitor::of(&harness, "alice").await;
@@ -122,7 +122,7 @@ async fn nothing_of_a_requests_headers_reaches_the_api_server() {
 }
 
 #[tokio::test]
-async fn a_strangers_token_beside_no_cookie_is_nobody() {
+async fn token_in_a_header_without_a_cookie_is_no_session() {
     let (harness, [runs]) = Harness::with_runs(["bearer"]).await.unwrap();
     let asked_for = runs.gate("one", json!({})).await;
     let token = token(&harness, "alice@example.com").await;
@@ -139,7 +139,7 @@ async fn a_strangers_token_beside_no_cookie_is_nobody() {
 }
 
 #[tokio::test]
-async fn two_tokens_of_one_user_show_what_each_of_them_may_see() {
+async fn two_tokens_of_a_user_have_their_own_rights() {
     let (harness, [runs]) = Harness::with_runs(["two-tokens"]).await.unwrap();
     bind_group(&harness.cluster, &runs, "signoff-approver", runs.name()).await;
     let two = format!("two.{}@example.com", runs.name());
@@ -166,7 +166,7 @@ async fn two_tokens_of_one_user_show_what_each_of_them_may_see() {
 }
 
 #[tokio::test]
-async fn whoever_follows_every_link_changes_nothing() {
+async fn following_every_link_changes_nothing() {
     let (harness, [runs]) = Harness::with_runs(["crawl"]).await.unwrap();
     runs.gate("open", json!({})).await;
     let decided = runs.gate("decided", json!({})).await;

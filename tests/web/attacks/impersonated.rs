@@ -70,7 +70,7 @@ fn is_as(seen: &Seen, own: &str, person: &str) {
 }
 
 #[tokio::test]
-async fn an_impersonating_page_sends_the_names_of_exactly_one_session_whatever_a_request_says() {
+async fn impersonating_page_sends_only_the_names_of_its_session() {
     let (harness, runs, own) = impersonating("as-whom").await;
     let asks = json!({"approvers": [user("alice"), user("bob")], "threshold": 2});
     let approval = runs.gate("one", asks).await;
@@ -143,7 +143,7 @@ async fn an_impersonating_page_decides_the_calls_of_a_turn_as_the_person_who_sig
 }
 
 #[tokio::test]
-async fn an_impersonating_page_changes_runs_as_its_user_and_only_where_that_is_set() {
+async fn impersonating_page_changes_runs_as_its_user_if_that_is_set() {
     let set: &[&str] = &["--impersonation-runs"];
     for (prefix, more, is_set) in [("runs-off", &set[..0], false), ("runs-on", set, true)] {
         let (harness, runs, own) = impersonating_with(prefix, more).await;
@@ -176,7 +176,7 @@ async fn an_impersonating_page_changes_runs_as_its_user_and_only_where_that_is_s
 }
 
 #[tokio::test]
-async fn an_impersonating_page_speaks_for_no_agent_and_nobody_of_the_system_and_takes_no_pasted_token() {
+async fn impersonating_page_refuses_agents_system_names_and_tokens() {
     let (harness, runs, own) = impersonating("refuses").await;
     let approval = runs.gate("one", json!({})).await;
     harness.witness.forget();
@@ -209,7 +209,7 @@ async fn an_impersonating_page_speaks_for_no_agent_and_nobody_of_the_system_and_
 }
 
 #[tokio::test]
-async fn with_the_rights_of_the_chart_alone_the_page_decides_as_its_user_and_the_vote_says_by_which_way() {
+async fn rights_of_the_chart_suffice_and_the_vote_has_its_channel() {
     let cluster = Cluster::web().unwrap();
     let runs = Runs::of(&cluster, "constrained").await;
     // Constrained impersonation: the account of the page has this role and nothing else.

@@ -21,7 +21,7 @@ async fn is_refused(harness: &Harness, token: &str, what: &str) {
 }
 
 #[tokio::test]
-async fn a_token_that_the_api_server_does_not_accept_signs_nobody_in() {
+async fn token_that_the_api_server_refuses_begins_no_session() {
     let harness = Harness::set().await.unwrap();
     let good = token(&harness, "alice@example.com").await;
     let other = harness.issuer.tokens(OTHER_CLIENT, named("alice").unwrap().user).await.unwrap().id_token;
@@ -65,7 +65,7 @@ async fn a_token_that_the_api_server_does_not_accept_signs_nobody_in() {
 }
 
 #[tokio::test]
-async fn an_expired_token_signs_nobody_in() {
+async fn expired_token_begins_no_session() {
     let harness = Harness::set().await.unwrap();
     let expired = token(&harness, "email=expired@example.com&groups=none&seconds=1").await;
     // Its second passes; the API server has not seen it yet, and has nothing cached.
@@ -89,7 +89,7 @@ async fn a_user_name_with_via_in_it_decides_as_its_own_user_only() {
 }
 
 #[tokio::test]
-async fn a_session_whose_token_ends_in_mid_form_sends_nothing_and_says_to_sign_in() {
+async fn form_after_the_end_of_its_token_sends_nothing() {
     let (harness, [runs]) = Harness::with_runs(["ends"]).await.unwrap();
     super::visitor::bind_group(&harness.cluster, &runs, "signoff-approver", runs.name()).await;
     let email = format!("ends.{}@example.com", runs.name());

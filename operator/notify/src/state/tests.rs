@@ -22,7 +22,7 @@ fn restored(mark: &Mark) -> Ledger {
 }
 
 #[test]
-fn after_a_crash_what_waits_is_told_again_and_what_was_delivered_is_not() {
+fn open_delivery_is_due_after_a_crash_and_a_settled_one_is_not() {
     let mut ledger = Ledger::begin(at(0));
     for number in 0..4 {
         ledger.add(key(number), at(10 + number as u64));
@@ -98,13 +98,13 @@ fn a_burst_that_is_delivered_at_once_is_not_repeated() {
 }
 
 #[test]
-fn what_is_stored_within_the_second_at_which_a_channel_begins_is_told() {
+fn event_in_the_first_second_of_a_channel_is_due() {
     let ledger = Ledger::begin(at(5).after(Duration::from_millis(400)));
     assert!(ledger.is_due(&key(0), at(5)) && !ledger.is_due(&key(0), at(4)));
 }
 
 #[test]
-fn the_watermark_stays_two_seconds_behind_in_a_flood_and_behind_what_is_held() {
+fn watermark_stays_behind_recent_deliveries_and_holds() {
     let mut ledger = Ledger::begin(at(0));
     for number in 0..3000 {
         ledger.add(key(number), at(100));
@@ -116,7 +116,7 @@ fn the_watermark_stays_two_seconds_behind_in_a_flood_and_behind_what_is_held() {
 }
 
 #[test]
-fn the_stored_watermark_goes_back_where_more_is_open_than_there_is_room_for() {
+fn stored_watermark_goes_back_if_too_many_deliveries_are_open() {
     let mut ledger = Ledger::begin(at(0));
     assert_eq!(ledger.take_mark(at(1000), None).through, at(940));
     // Events that are queued late, as after a pause of the operator: 600 fail, and one is delivered.
@@ -157,7 +157,7 @@ fn a_state_that_is_loaded_late_is_joined_with_that_of_this_process() {
 }
 
 #[test]
-fn nothing_is_stored_where_nothing_changed() {
+fn unchanged_state_is_not_stored() {
     let mut ledger = Ledger::begin(at(0));
     assert!(ledger.is_changed(), "a new channel has to be stored");
     let mark = ledger.take_mark(at(0), None);

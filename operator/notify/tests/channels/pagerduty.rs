@@ -17,7 +17,7 @@ fn channel(pagerduty: &Receiver) -> PagerDutyChannel {
 }
 
 #[tokio::test]
-async fn an_incident_is_opened_and_the_same_one_resolved() {
+async fn incident_is_opened_and_resolved_with_one_key() {
     let pagerduty = Receiver::start().await;
     let accepted = json!({"status": "success", "message": "Event processed", "dedup_key": "c0ffee"});
     pagerduty.answers(ENQUEUE, ResponseTemplate::new(202).set_body_json(accepted)).await;
@@ -44,7 +44,7 @@ async fn an_incident_is_opened_and_the_same_one_resolved() {
 }
 
 #[tokio::test]
-async fn an_event_that_pagerduty_refuses_is_final_and_a_full_queue_passes() {
+async fn refused_event_is_final_and_a_full_queue_is_not() {
     let invalid = json!({
         "status": "invalid event",
         "message": "Event object is invalid",

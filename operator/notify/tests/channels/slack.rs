@@ -85,7 +85,7 @@ async fn a_deleted_message_is_replaced_by_a_new_one() {
 }
 
 #[tokio::test]
-async fn a_person_is_found_by_mail_once_and_written_to() {
+async fn person_is_looked_up_by_mail_once() {
     let slack = Receiver::start().await;
     let user = json!({"ok": true, "user": {"id": "W012A3CDE", "team_id": "T012AB3C4", "name": "bob"}});
     slack.answers("/api/users.lookupByEmail", ResponseTemplate::new(200).set_body_json(user)).await;
@@ -107,7 +107,7 @@ async fn a_person_is_found_by_mail_once_and_written_to() {
 }
 
 #[tokio::test]
-async fn refusals_of_slack_are_final_or_pass_and_tell_no_secret() {
+async fn refusals_of_slack_are_final_or_temporary_without_a_secret() {
     let cases: [(ResponseTemplate, bool, Option<u64>, &str); 10] = [
         (refused("ratelimited"), false, None, "ratelimited"),
         (refused("ratelimited").insert_header("retry-after", "30"), false, None, "ratelimited"),
@@ -135,7 +135,7 @@ async fn refusals_of_slack_are_final_or_pass_and_tell_no_secret() {
 }
 
 #[tokio::test]
-async fn a_person_whom_slack_does_not_know_is_final_and_not_named() {
+async fn person_unknown_to_slack_is_final_and_not_named() {
     let slack = Receiver::start().await;
     slack.answers("/api/users.lookupByEmail", refused("users_not_found")).await;
     let to = Recipient::Person("bob@example.com".into());
@@ -176,7 +176,7 @@ async fn a_refusal_that_is_not_of_the_person_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn a_wait_for_look_ups_holds_back_look_ups_and_nothing_else() {
+async fn pause_of_look_ups_delays_only_look_ups() {
     let slack = Receiver::start().await;
     slack.answers(LOOK_UP, ResponseTemplate::new(429).insert_header("retry-after", "40")).await;
     slack.answers(POST, posted("C0FINANCE", "1503435956.000247")).await;

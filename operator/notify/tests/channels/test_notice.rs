@@ -38,7 +38,7 @@ fn failed(report: &TestReport) -> String {
 }
 
 #[tokio::test]
-async fn a_test_tells_which_stage_fails_and_no_secret() {
+async fn test_names_the_failing_stage_without_a_secret() {
     let receiver = Receiver::start().await;
     receiver.answers("/SECRET", ResponseTemplate::new(204)).await;
     receiver.answers("/SECRET-gone", ResponseTemplate::new(410)).await;

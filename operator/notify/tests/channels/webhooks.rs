@@ -92,7 +92,7 @@ async fn teams_gets_a_card_with_a_link_of_the_operator() {
 }
 
 #[tokio::test]
-async fn answers_of_receivers_are_final_or_pass_and_tell_no_secret() {
+async fn answers_of_receivers_are_final_or_temporary_without_a_secret() {
     let cases = [
         (ResponseTemplate::new(400).set_body_string("sig=SECRET"), true, None),
         (ResponseTemplate::new(401), true, None),
@@ -121,7 +121,7 @@ async fn answers_of_receivers_are_final_or_pass_and_tell_no_secret() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_away_or_at_a_refused_address_is_tried_again() {
+async fn unreachable_or_refused_receiver_is_tried_again() {
     for (url, said) in [
         ("http://127.0.0.1:9/SECRET", "no connection"),
         ("http://169.254.169.254/SECRET", "allowedAddresses"),
