@@ -25,7 +25,7 @@ pub enum Failure {
     },
     /// The delivery was given up.
     GivenUp {
-        /// The reason.
+        /// The reason, without tokens and addresses.
         why: String,
     },
     /// The delivery succeeded after all.

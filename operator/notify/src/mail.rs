@@ -50,13 +50,13 @@ const SIGN_IN_CODES: [u16; 4] = [530, 534, 535, 538];
 /// The mark before every line of untrusted text.
 const MARGIN: &str = "  | ";
 
-/// The header that keeps out-of-office programs from answering these mails.
+/// The header that keeps out-of-office programs from answering the mails.
 const AUTO_SUBMITTED: HeaderName = HeaderName::new_from_ascii_str("Auto-Submitted");
 
 /// An invalid setting of a mail channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MailConfigError {
-    /// The URL is not that of a mail server.
+    /// The URL does not name a mail server.
     #[error(
         "smtp.url: not a mail server; write smtps://host:465, or smtp://host:587 for STARTTLS, without user and path"
     )]

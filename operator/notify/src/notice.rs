@@ -36,12 +36,12 @@ impl NoticeEvent {
 pub struct Notice {
     /// The id of this event of this object. A notice that is sent again after a crash has the same id.
     pub id: String,
-    /// The event.
+    /// The kind of the event.
     pub event: NoticeEvent,
     /// The SHA-256 digest of the uid of the Approval (or of the run) and of the channel. All notices about one object
     /// have the same correlation, so that a receiver can assign an outcome to its request.
     pub correlation: String,
-    /// The namespace.
+    /// The namespace of the run.
     pub namespace: String,
     /// The name of the run.
     pub run: String,
@@ -51,7 +51,7 @@ pub struct Notice {
     pub gate: Option<String>,
     /// The kind of the gate, in words.
     pub kind: Option<String>,
-    /// The requester.
+    /// The user who requested the run.
     pub requester: String,
     /// The time of the next timeout.
     pub deadline: Option<Moment>,

@@ -118,7 +118,7 @@ pub enum Finished {
 pub struct Expired {
     /// The lane of the delivery.
     pub lane: LaneId,
-    /// The notice.
+    /// The notice that was not delivered.
     pub notice: Arc<Notice>,
     /// The keys of all deliveries that are settled with it.
     pub keys: Vec<DeliveryKey>,

@@ -30,7 +30,7 @@ pub struct Occasion {
     pub uid: String,
     /// The key of the transition of the object. The same transition always has the same key.
     pub key: String,
-    /// The namespace.
+    /// The namespace of the run.
     pub namespace: String,
     /// The name of the run.
     pub run: String,
@@ -42,7 +42,7 @@ pub struct Occasion {
     pub gate: Option<String>,
     /// The type of the gate.
     pub gate_type: Option<GateType>,
-    /// The requester.
+    /// The user who requested the run.
     pub requester: String,
     /// The time of the next timeout.
     pub deadline: Option<Moment>,
@@ -110,9 +110,9 @@ const KEY_DIGITS: usize = 16;
 pub struct Addressed {
     /// The name of the channel.
     pub channel: String,
-    /// The recipient.
+    /// The recipient in the channel.
     pub to: Recipient,
-    /// The notice.
+    /// The notice, which all recipients in the channel share.
     pub notice: Arc<Notice>,
 }
 

@@ -35,7 +35,7 @@ const MAX_AHEAD: usize = 10_000;
 /// The stored state of a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The watermark.
+    /// The watermark: no event up to this time has an unknown delivery.
     through: Moment,
     /// The keys of unsettled deliveries: all up to the watermark, and as many later ones as there is room for.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]

@@ -272,7 +272,7 @@ mod tests {
         serde_json::from_value(text.into()).unwrap()
     }
 
-    fn asked() -> Notice {
+    fn asked_notice() -> Notice {
         Notice {
             id: "n1".into(),
             event: NoticeEvent::Asked,
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn notice_has_the_gate_the_deadline_and_the_consequence() {
-        let words = Wording::new(&asked(), Rendering::Plain, 100);
+        let words = Wording::new(&asked_notice(), Rendering::Plain, 100);
         assert_eq!(words.title, "Decision needed: pay of prod/refund-7");
         assert_eq!(
             words.lines(),
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn each_event_has_its_title() {
         let title = |event, outcome: Option<&str>| {
-            let notice = Notice { event, outcome: outcome.map(str::to_owned), ..asked() };
+            let notice = Notice { event, outcome: outcome.map(str::to_owned), ..asked_notice() };
             Wording::new(&notice, Rendering::Plain, 100).title
         };
         assert_eq!(title(NoticeEvent::Reminded, None), "Reminder, 3h30m left: pay of prod/refund-7");
@@ -314,14 +314,14 @@ mod tests {
         assert_eq!(title(NoticeEvent::Taken, Some("Approved by bob")), "Approved by bob: pay of prod/refund-7");
         assert_eq!(title(NoticeEvent::VoteVoided, None), "Your vote was voided: pay of prod/refund-7");
         assert_eq!(title(NoticeEvent::Ended, Some("Succeeded")), "Run ended, Succeeded: prod/refund-7");
-        let taken = Notice { event: NoticeEvent::Taken, ..asked() };
+        let taken = Notice { event: NoticeEvent::Taken, ..asked_notice() };
         assert!(!Wording::new(&taken, Rendering::Plain, 100).lines().contains("Decide by"));
     }
 
     #[test]
     fn folded_notices_say_how_many_more_wait() {
         let kind = Some("12 more wait".into());
-        let folded = Notice { run: String::new(), requester: String::new(), gate: None, kind, ..asked() };
+        let folded = Notice { run: String::new(), requester: String::new(), gate: None, kind, ..asked_notice() };
         let words = Wording::new(&folded, Rendering::Plain, 100);
         assert_eq!((words.title.as_str(), words.lines().as_str()), ("12 more wait in prod", ""));
     }
@@ -361,7 +361,7 @@ mod tests {
             assert!(shown.encode_utf16().count() <= 300 && shown.ends_with(CUT), "{shown}");
         }
         assert_eq!(harmless(&"x".repeat(300), Rendering::Card, 300), "x".repeat(300));
-        let long = Notice { run: "x".repeat(9000), requester: "a b".repeat(9000), ..asked() };
+        let long = Notice { run: "x".repeat(9000), requester: "a b".repeat(9000), ..asked_notice() };
         let words = Wording::new(&long, Rendering::Chat, 100);
         assert!(words.title.len() < 1000 && words.lines().len() < 3000);
     }

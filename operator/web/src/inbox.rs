@@ -1,5 +1,5 @@
-//! `/`: the open requests, in three tabs: those that wait for the reader, those that the reader requested, and those
-//! that wait for others.
+//! `/`: the open requests in three tabs: requests that wait for the reader, requests of runs that the reader requested,
+//! and requests that wait for others.
 //!
 //! feed of the reader *(I/O)* -> selected (`filter`) -> sorted, folded and split into pages (`list`) -> lines *(pure)*
 //! -> template.

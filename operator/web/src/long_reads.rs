@@ -35,7 +35,7 @@ pub struct LongRead {
     _own: Own,
 }
 
-/// A place among those of one token.
+/// A place of one token.
 struct Own {
     reads: LongReads,
     token: TokenId,

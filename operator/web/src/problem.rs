@@ -17,7 +17,7 @@ struct Problem {
     said: String,
     retry: bool,
     sign_in: bool,
-    /// Whether the error is that of a form. An error of a read says nothing about an earlier decision.
+    /// Whether the error is of a form. An error of a read says nothing about an earlier decision.
     is_post: bool,
 }
 

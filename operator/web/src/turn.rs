@@ -59,7 +59,7 @@ pub async fn decide(
     decide_all(&state, &caller, &namespace, &Bond::Turn(name), &Typed(fields)).await
 }
 
-/// Shows the requests that an address names, and those whose gate equals that of the request after `like`.
+/// Shows the requests that an address names, and the requests whose gate equals the gate of the request after `like`.
 ///
 /// # Errors
 /// An address that names no request, too many, or requests of several namespaces; and as every request.

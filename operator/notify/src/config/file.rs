@@ -24,7 +24,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// A configuration with the addresses of people from its file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadedConfig {
-    /// The configuration.
+    /// The configuration, as the file of the administrator has it.
     pub config: Config,
     /// The addresses of people.
     pub people: People,
@@ -33,7 +33,7 @@ pub struct LoadedConfig {
 /// The state of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileState {
-    /// The configuration in use is the one in the files.
+    /// The files are valid, and their configuration is in use.
     Current,
     /// The files are invalid, and the configuration before them stays in use.
     Kept {

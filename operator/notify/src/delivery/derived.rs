@@ -141,7 +141,7 @@ mod tests {
         _folder: tempfile::TempDir,
     }
 
-    /// Loads the notices of a process after an earlier process left these deliveries open.
+    /// Loads the notices of a process after an earlier process left the deliveries in `open`.
     async fn begin(open: &[DeliveryKey]) -> BegunNotices {
         let folder = tempfile::tempdir().unwrap();
         let (url, file) = (folder.path().join("url"), folder.path().join("notices.yaml"));

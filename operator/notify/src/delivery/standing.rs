@@ -24,7 +24,7 @@ pub struct NoticeStanding {
 pub struct ChangedApprovals {
     /// The namespaces and names of the Approvals.
     pub names: BTreeSet<(String, String)>,
-    /// The namespaces and names of the runs. [`Notices::are_waiting`] returned `true` for each of them before.
+    /// The namespaces and names of the runs for which [`Notices::are_waiting`] returned `true` before.
     pub runs: BTreeSet<(String, String)>,
     /// Whether the configuration has changed, so that the condition of any Approval may have to change.
     pub is_reloaded: bool,

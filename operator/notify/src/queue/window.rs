@@ -117,7 +117,7 @@ fn summary(first: &Addressed) -> Addressed {
     Addressed { channel: channel.clone(), to: to.clone(), notice: Arc::new(notice) }
 }
 
-/// Whether notices of an event can be folded. Only those that ask for a decision can.
+/// Whether notices of an event can be folded. Only notices that ask for a decision can.
 pub(super) fn is_folded(event: NoticeEvent) -> bool {
     match event {
         NoticeEvent::Asked | NoticeEvent::Reminded => true,

@@ -88,7 +88,7 @@ fn collect(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Asserts that no text of a body contains one of these parts or has more than `most` UTF-16 code units.
+/// Asserts that no text of a body contains one of `parts` or has more than `most` UTF-16 code units.
 #[track_caller]
 fn is_harmless(body: &Value, parts: &[&str], most: usize) {
     let mut texts = Vec::new();

@@ -76,7 +76,7 @@ fn notice(event: NoticeEvent) -> Notice {
     }
 }
 
-/// Asserts that an error contains none of these texts and no address.
+/// Asserts that an error contains none of `secrets` and no address.
 #[track_caller]
 fn tells_no_secret(error: &SendError, secrets: &[&str]) {
     let said = format!("{error:?}");

@@ -2,7 +2,7 @@
 //!
 //! Pure.
 //!
-//! **Invariant:** the shown decision and the one that is sent have the same name.
+//! **Invariant:** the shown decision and the sent decision have the same name.
 
 use askama::Template;
 use serde_json::Value;

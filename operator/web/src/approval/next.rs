@@ -1,5 +1,5 @@
-//! The next request of a reader who has decided: another one that waits for them. The browser is led to it, and it
-//! shows the effect of the decision.
+//! The next request of a reader who has decided: another request that waits for the same reader. The browser is
+//! redirected to its page, which shows the effect of the decision.
 //!
 //! The live rows of the reader are searched first. If there are none, the pending requests of the run are read, then
 //! one list of open requests of the namespace. After an error there is no next request.

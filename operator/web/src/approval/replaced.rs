@@ -1,4 +1,4 @@
-//! Requests that another one has replaced: after the message whose link was opened was sent, or by being superseded.
+//! Requests that a later request has replaced: since the message with the opened link was sent, or by superseding them.
 
 use signoff_api::{ApprovalRequest, RecordPath, approval::ApprovalPhase, names};
 use signoff_review::successor;

@@ -79,7 +79,7 @@ fn render(approval: &Approval) -> String {
     render_for("alice@example.com", approval)
 }
 
-/// Fails unless the page has these parts in this order.
+/// Fails unless the page has the parts in their order.
 pub(crate) fn assert_in_order(page: &str, parts: &[&str]) {
     let page = page.replace("&#39;", "'");
     let mut from = 0;

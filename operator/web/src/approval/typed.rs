@@ -33,7 +33,7 @@ pub struct Problems(pub BTreeMap<String, String>);
 /// The text of a field of a form, and its problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormField {
-    /// The text.
+    /// The text as it was typed, or the default of the field.
     pub value: String,
     /// The reason why the text cannot be sent.
     pub problem: Option<String>,
@@ -97,7 +97,7 @@ impl Problems {
         self.at("").cloned().or_else(at_field)
     }
 
-    /// Whether all problems are those of fields.
+    /// Whether each problem has a field, so that no problem is of the whole form.
     pub fn are_of_fields(&self) -> bool {
         !self.0.contains_key("")
     }

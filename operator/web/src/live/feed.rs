@@ -239,7 +239,7 @@ impl Feed {
 
 #[cfg(test)]
 impl Feed {
-    /// Returns a complete feed of all namespaces with these objects, and without watches.
+    /// Returns a complete feed of all namespaces with the given objects, and without watches.
     pub(crate) fn sample(me: Me, readable: &[Approval], unreadable: &[ObjectMeta]) -> Self {
         let feed = Self::new(me, Vec::new(), None);
         for approval in readable {

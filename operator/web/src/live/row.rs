@@ -93,7 +93,7 @@ pub enum Standing {
 pub struct Waiting {
     /// The facts of the Approval, which all readers share.
     pub row: Arc<Row>,
-    /// The part of the reader, such as that the Approval waits for them.
+    /// The part of the reader, such as that the Approval waits for the reader.
     pub standing: Standing,
     /// Whether the reader requested the run.
     pub is_mine: bool,

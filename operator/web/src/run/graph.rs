@@ -23,7 +23,7 @@ pub const MOST: (usize, usize) = (60, 100);
 pub struct Graph {
     /// The steps and gates. The first two are the beginning and the end.
     pub nodes: Vec<Node>,
-    /// The edges from each node to those that follow.
+    /// The edges from each node to the nodes that follow.
     pub edges: Vec<Edge>,
 }
 

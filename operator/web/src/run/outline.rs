@@ -66,7 +66,7 @@ pub struct OutlineLine {
 /// The outline of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outline {
-    /// The rows.
+    /// The steps in their order, with a mark at the end of each nested list.
     pub items: Vec<Item>,
     /// The number of rows that are left out.
     pub hidden: usize,

@@ -149,7 +149,7 @@ mod tests {
     }
 
     /// Reads a value of a run whose journal has a number of segments of a size, which cannot be read. Returns the
-    /// number of requests, and the number of those for segments.
+    /// number of requests, and the number of requests for segments.
     async fn count_requests(text: &str, parts: usize, size: i64) -> (usize, usize) {
         let segments: Vec<_> =
             (0..parts).map(|at| json!({"digest": digest(at), "size": size, "records": 1, "through": at})).collect();

@@ -42,7 +42,7 @@ const LONGEST_LINE: usize = 200;
 /// The most lines of a text.
 const MOST_LINES: usize = 4;
 
-/// Several requests and one verdict on them.
+/// Several requests that get one verdict.
 pub struct Batch<'a> {
     caller: &'a Caller,
     /// The namespace of all chosen requests.
@@ -202,7 +202,7 @@ impl<'a> Batch<'a> {
                     CallOutcome { is_recorded: true, line }
                 }
                 Ok(Err(why)) => not_sent(sentence(&why)),
-                // It is unknown whether the entry was recorded, or another one was recorded; the error says which.
+                // Either the outcome is unknown, or another entry was recorded. The error says which.
                 Err(error @ (PageError::Unknown(_) | PageError::Changed(_))) => {
                     CallOutcome { is_recorded: false, line: error.to_string() }
                 }

@@ -30,7 +30,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// The threads that count decisions: several, so that a costly answer of one person does not stop the others.
 const COUNTERS: usize = 2;
 
-/// The time in which requests in flight must end after the page was told to stop.
+/// The time in which requests in flight must end after a signal to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
