@@ -37,10 +37,10 @@ pub use read_request::ReadRequest;
 /// # Errors
 /// The configuration is invalid, such as certificates that cannot be read or an invalid address.
 pub fn connect(config: Config) -> Result<Client, kube::Error> {
-    Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow)).build())
+    Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(limit_depth)).build())
 }
 
-/// Returns a client as [`connect`] does. Before each request that reads, it calls `tell`, and every answer sets
+/// Returns a client as [`connect`] does. Before each request that reads, it calls `observe`, and every answer sets
 /// `clock`.
 ///
 /// # Errors
@@ -48,20 +48,20 @@ pub fn connect(config: Config) -> Result<Client, kube::Error> {
 pub fn connect_with_observer(
     config: Config,
     clock: &ServerClock,
-    tell: impl Fn(ReadRequest) + Clone + Send + Sync + 'static,
+    observe: impl Fn(ReadRequest) + Clone + Send + Sync + 'static,
 ) -> Result<Client, kube::Error> {
-    let told = MapRequestLayer::new(move |request: Request<RequestBody>| {
-        if let Some(asked) = ReadRequest::from_parts(request.method(), request.uri()) {
-            tell(asked);
+    let observing_layer = MapRequestLayer::new(move |request: Request<RequestBody>| {
+        if let Some(read) = ReadRequest::from_parts(request.method(), request.uri()) {
+            observe(read);
         }
         request
     });
-    let builder = ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow));
-    Ok(builder.with_layer(&reads_clock(clock)).with_layer(&told).build())
+    let builder = ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(limit_depth));
+    Ok(builder.with_layer(&reads_clock(clock)).with_layer(&observing_layer).build())
 }
 
-/// Returns a client over the connections of another one. It sends these headers with every request, which contain the
-/// identity of another user.
+/// Returns a client over the connections of another client. Every request gets the headers `identity`, which name
+/// another user.
 pub fn connect_as(connection: &Client, identity: HeaderMap) -> Client {
     let namespace = connection.default_namespace().to_owned();
     let connection = connection.clone();
@@ -97,7 +97,7 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let builder = ClientBuilder::new(service, namespace).with_layer(&MapResponseLayer::new(shallow));
+    let builder = ClientBuilder::new(service, namespace).with_layer(&MapResponseLayer::new(limit_depth));
     builder.with_layer(&reads_clock(clock)).build()
 }
 
@@ -117,7 +117,7 @@ fn reads_clock<B, E>(clock: &ServerClock) -> MapResultLayer<impl Fn(Answer<B, E>
 
 /// Returns the answer with `null` in place of too deeply nested values, if it is JSON. Its bytes pass on as they
 /// arrive.
-fn shallow<B: Body<Data = Bytes>>(mut answer: Response<B>) -> Response<impl Body<Data = Bytes, Error = B::Error>> {
+fn limit_depth<B: Body<Data = Bytes>>(mut answer: Response<B>) -> Response<impl Body<Data = Bytes, Error = B::Error>> {
     let mut filter = is_json(&answer).then(DepthFilter::default);
     if filter.is_some() {
         // The body may become shorter.
@@ -132,7 +132,7 @@ fn shallow<B: Body<Data = Bytes>>(mut answer: Response<B>) -> Response<impl Body
     })
 }
 
-/// Whether an answer is JSON. Logs of containers are not.
+/// Whether an answer is JSON. Logs of containers are not JSON.
 fn is_json<B>(answer: &Response<B>) -> bool {
     let kind = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

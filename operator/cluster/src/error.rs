@@ -23,7 +23,7 @@ pub enum Error {
         "{object} cannot be read by this version of the operator ({why}): use a version of the operator that reads it, or delete the Workflow and apply it again"
     )]
     Unreadable {
-        /// Its kind and name.
+        /// The kind and name of the object.
         object: String,
         /// The error of the decoder.
         why: String,
@@ -31,7 +31,7 @@ pub enum Error {
     /// A status that the API server refuses, which is always a bug.
     #[error("{object}: the API server refuses its status: {why}; internal error; report this as a bug")]
     StatusRefused {
-        /// Its kind and name.
+        /// The kind and name of the object.
         object: String,
         /// The answer.
         why: String,
@@ -39,7 +39,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns a function that makes a `Transient` error of this operation.
+    /// Returns a function that makes a `Transient` error of the operation `what`.
     pub fn of<E: Into<Arc<kube::Error>>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         let what = what.into();
         |error| Self::Transient { what, source: error.into() }
@@ -69,14 +69,14 @@ pub fn innermost(error: &dyn std::error::Error) -> String {
 /// RBAC refuses, the message also names the role that contains the right.
 #[must_use]
 pub fn plain(error: &kube::Error) -> String {
-    let said = match error {
+    let message = match error {
         kube::Error::Api(status) => status.message.clone(),
         kube::Error::Service(cause) => cause.to_string(),
         other => other.to_string(),
     };
-    let role = status_code(error).filter(|code| *code == 403).and_then(|_| role_with_right(&said));
+    let role = status_code(error).filter(|code| *code == 403).and_then(|_| role_with_right(&message));
     let remedy = role.map(|role| format!("; the operator lacks a right of the {role}: install the chart again"));
-    text::display(&said, 1000).replace(['\n', '\t'], " ") + &remedy.unwrap_or_default()
+    text::display(&message, 1000).replace(['\n', '\t'], " ") + &remedy.unwrap_or_default()
 }
 
 /// The error of a request, displayed as the message of the API server.
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    fn said(code: u16, message: &str) -> String {
+    fn plain_message(code: u16, message: &str) -> String {
         let status = json!({"status": "Failure", "reason": "Forbidden", "code": code, "message": message});
         plain(&kube::Error::Api(serde_json::from_value(status).unwrap()))
     }
@@ -146,18 +146,19 @@ mod tests {
         ] {
             let message = format!("x is forbidden: {user} {message}");
             let expected = format!("{message}; the operator lacks a right of the {role}: install the chart again");
-            assert_eq!(said(403, &message), expected);
-            assert!(!said(403, &message).contains("Status {"));
+            assert_eq!(plain_message(403, &message), expected);
+            assert!(!plain_message(403, &message).contains("Status {"));
         }
     }
 
     #[test]
     fn a_refusal_that_is_not_about_rights_is_the_servers_own_sentence() {
         for message in ["pods \"x\" is forbidden: exceeded quota: pods", "the server cannot do that"] {
-            assert_eq!(said(403, message), message);
+            assert_eq!(plain_message(403, message), message);
         }
         let message = "User \"u\" cannot get resource \"pods\"";
-        assert_eq!(said(500, message), message);
-        assert_eq!(said(403, "denied:\nall is well"), "denied: all is well", "it cannot look like a line of ours");
+        assert_eq!(plain_message(500, message), message);
+        let shown = plain_message(403, "denied:\nall is well");
+        assert_eq!(shown, "denied: all is well", "it cannot look like a line of ours");
     }
 }

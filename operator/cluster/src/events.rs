@@ -36,14 +36,15 @@ use crate::{
 };
 
 /// The most Events that may be queued.
-const QUEUE: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 /// The longest time for which an Event waits for writes of state.
-const GIVES_WAY: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// The longest note that the API server accepts, in bytes.
-const LONGEST: usize = 1024;
+const MAX_NOTE_BYTES: usize = 1024;
 /// The most Events that are written at once.
-const AT_ONCE: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WRITES: usize = 4;
+/// The timeout of a request for an Event.
+const TIMEOUT: Duration = Duration::from_secs(10);
 const REPORTER: &str = "signoff.dev/operator";
 
 /// An Event to be written.
@@ -73,10 +74,10 @@ impl Report {
         // A name is a DNS subdomain of at most 253 characters.
         let cut = name.get(..200).unwrap_or(&name).trim_end_matches(['-', '.']);
         Self {
-            regarding: reference::<K>(meta),
+            regarding: reference_to::<K>(meta),
             related: None,
             reason,
-            note: text::first(&text::display(note, LONGEST), LONGEST).to_owned(),
+            note: text::first(&text::display(note, MAX_NOTE_BYTES), MAX_NOTE_BYTES).to_owned(),
             name: format!("{cut}.{}", digest.short(16)),
             at,
         }
@@ -85,10 +86,10 @@ impl Report {
     /// Adds a related object.
     #[must_use]
     pub fn related<K: ReconciledKind>(self, meta: &ObjectMeta) -> Self {
-        Self { related: Some(reference::<K>(meta)), ..self }
+        Self { related: Some(reference_to::<K>(meta)), ..self }
     }
 
-    fn event(self, instance: &str) -> Event {
+    fn into_event(self, instance: &str) -> Event {
         Event {
             metadata: ObjectMeta {
                 name: Some(self.name),
@@ -109,7 +110,7 @@ impl Report {
     }
 }
 
-fn reference<K: ReconciledKind>(meta: &ObjectMeta) -> ObjectReference {
+fn reference_to<K: ReconciledKind>(meta: &ObjectMeta) -> ObjectReference {
     ObjectReference {
         api_version: Some(K::api_version(&()).into_owned()),
         kind: Some(K::KIND.to_owned()),
@@ -146,7 +147,7 @@ pub fn reporter(
     priority: WritePriority,
     metrics: RequestMetrics,
 ) -> (Reporter, Delivery) {
-    let (to, from) = mpsc::channel(QUEUE);
+    let (to, from) = mpsc::channel(MAX_QUEUED);
     let instance = instance.get(..128).unwrap_or(instance).into();
     let secret = RandomState::new();
     (Reporter { to, metrics: metrics.clone() }, Delivery { from, client, instance, priority, metrics, secret })
@@ -171,14 +172,15 @@ impl Delivery {
             tokio::select! {
                 biased;
                 Some(result) = writing.next(), if !writing.is_empty() => self.metrics.event(result),
-                _ = timeout_at(until, self.priority.until_idle()), if next.is_some() && writing.len() < AT_ONCE => {
+                _ = timeout_at(until, self.priority.until_idle()), if next.is_some() && writing.len() < MAX_WRITES => {
                     if let Some((report, _)) = next.take() {
-                        writing.push(write(self.client.clone(), self.secret.clone(), report.event(&self.instance)));
+                        let event = report.into_event(&self.instance);
+                        writing.push(write(self.client.clone(), self.secret.clone(), event));
                     }
                 }
                 received = self.from.recv(), if next.is_none() => {
                     let Some(report) = received else { break };
-                    next = Some((report, Instant::now() + GIVES_WAY));
+                    next = Some((report, Instant::now() + MAX_WAIT));
                 }
             }
         }
@@ -193,12 +195,12 @@ impl Delivery {
 async fn write(client: Client, secret: RandomState, mut event: Event) -> &'static str {
     let mut is_renamed = false;
     for pause in [Some(1), Some(5), None] {
-        let mut written = once(&client, &event).await;
-        if is_taken(&written) && !is_renamed && !is_told(&client, &event).await {
+        let mut written = create(&client, &event).await;
+        if is_taken(&written) && !is_renamed && !is_same_event(&client, &event).await {
             let usual = event.metadata.name.take().unwrap_or_default();
             event.metadata.name = Some(format!("{usual}-{:016x}", secret.hash_one(&usual)));
             is_renamed = true;
-            written = once(&client, &event).await;
+            written = create(&client, &event).await;
         }
         match written {
             Ok(()) => return "written",
@@ -222,23 +224,23 @@ fn is_taken(written: &Result<(), kube::Error>) -> bool {
 }
 
 /// Whether the object with the name of an Event is the same Event about the same object.
-async fn is_told(client: &Client, event: &Event) -> bool {
+async fn is_same_event(client: &Client, event: &Event) -> bool {
     let path = Request::new(Event::url_path(&(), event.metadata.namespace.as_deref()));
     let name = event.metadata.name.as_deref().unwrap_or_default();
     let Ok(request) = path.get(name, &GetParams::default()) else { return false };
-    let Ok(Ok(there)) = tokio::time::timeout(PATIENCE, client.request::<Event>(request)).await else { return false };
+    let Ok(Ok(stored)) = tokio::time::timeout(TIMEOUT, client.request::<Event>(request)).await else { return false };
     let uid = |event: &Event| event.regarding.as_ref().and_then(|regarding| regarding.uid.clone());
-    let says = |event: &Event| (event.reason.clone(), event.note.clone(), event.type_.clone());
-    uid(&there) == uid(event) && says(&there) == says(event)
+    let content = |event: &Event| (event.reason.clone(), event.note.clone(), event.type_.clone());
+    uid(&stored) == uid(event) && content(&stored) == content(event)
 }
 
-async fn once(client: &Client, event: &Event) -> Result<(), kube::Error> {
+async fn create(client: &Client, event: &Event) -> Result<(), kube::Error> {
     let path = Request::new(Event::url_path(&(), event.metadata.namespace.as_deref()));
     let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
     let mut request = path.create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
-    let answer = tokio::time::timeout(PATIENCE, client.request::<IgnoredAny>(request)).await;
-    answer.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))??;
+    let answer = tokio::time::timeout(TIMEOUT, client.request::<IgnoredAny>(request)).await;
+    answer.map_err(|_| kube::Error::Service(format!("no answer within {TIMEOUT:?}").into()))??;
     Ok(())
 }
 
@@ -272,26 +274,26 @@ mod tests {
     fn a_note_in_any_script_is_short_enough_for_the_api_server() {
         for long in ["審".repeat(2000), "x".repeat(2000), "\u{202e}".repeat(2000)] {
             let note = report(&long).note;
-            assert!(note.len() <= LONGEST && note.len() > LONGEST - 100, "{} bytes", note.len());
+            assert!(note.len() <= MAX_NOTE_BYTES && note.len() > MAX_NOTE_BYTES - 100, "{} bytes", note.len());
         }
         assert_eq!(report("short").note, "short");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_gives_way_to_state_writes_and_not_for_ever() {
+    async fn an_event_waits_for_state_writes_for_a_limited_time() {
         let (sent, mut written) = mpsc::unbounded_channel();
         let priority = WritePriority::default();
         let (reporter, delivery) = reporter(client(sent), "operator", priority.clone(), RequestMetrics::default());
         let delivery = tokio::spawn(delivery.run());
-        let under_way = priority.state_write();
+        let state_write = priority.state_write();
         let begun = Instant::now();
         reporter.report(report("one"));
         reporter.report(report("two"));
         written.recv().await.unwrap();
-        assert!(begun.elapsed() >= GIVES_WAY, "it gave way while a state was being written");
+        assert!(begun.elapsed() >= MAX_WAIT, "it gave way while a state was being written");
         written.recv().await.unwrap();
         let between = Instant::now();
-        drop(under_way);
+        drop(state_write);
         reporter.report(report("three"));
         written.recv().await.unwrap();
         assert_eq!(between.elapsed(), Duration::ZERO, "nothing is being written any more");

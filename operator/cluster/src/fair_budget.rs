@@ -27,10 +27,10 @@ struct State {
     /// The namespace that got a part last.
     last: Option<Arc<str>>,
     /// The namespace that has less than its share, and whose request did not fit. Its request is next.
-    held_back: Option<Arc<str>>,
+    next_large: Option<Arc<str>>,
     /// Whether a [`FairBudget::try_take`] was refused since a part became free.
     has_refused: bool,
-    /// The namespace for which others leave what becomes free.
+    /// The namespace that gets parts that become free before others, set by [`FairBudget::reserve_for`].
     reserved_for: Option<Arc<str>>,
 }
 
@@ -41,15 +41,15 @@ struct Waiting {
 }
 
 /// The guard of a waiting request. When it is dropped, the requests behind it are checked again.
-struct Waits<'b>(&'b Arc<FairBudget>);
+struct QueueGuard<'b>(&'b Arc<FairBudget>);
 
-impl Drop for Waits<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         self.0.grant(self.0.lock());
     }
 }
 
-/// A part of a budget, which is free again when this is dropped.
+/// A part of a budget, which is free again when the value is dropped.
 pub struct HeldPart {
     budget: Arc<FairBudget>,
     namespace: Arc<str>,
@@ -92,7 +92,7 @@ impl FairBudget {
         let amount = amount.min(self.share.alone());
         // Declared first, so that it is dropped after the receiver. The dropped receiver takes the request out of the
         // queue.
-        let _waits = Waits(self);
+        let _queue_guard = QueueGuard(self);
         let (grant, granted) = oneshot::channel();
         {
             let mut state = self.lock();
@@ -117,7 +117,7 @@ impl FairBudget {
         self.freed.notified().await;
     }
 
-    /// Refuses the other namespaces, except those that have little, until this is called again. A caller of
+    /// Refuses the other namespaces, except those that have little, until the next call. A caller of
     /// [`FairBudget::try_take`] passes the namespace that has less than its share and was refused, so that small parts
     /// do not starve a large one. `None` ends the reservation.
     pub fn reserve_for(&self, namespace: Option<Arc<str>>) {
@@ -181,17 +181,17 @@ impl FairBudget {
         let last = state.last.clone();
         let (after, until): (Vec<_>, Vec<_>) =
             state.waiting.keys().cloned().partition(|name| Some(name) > last.as_ref());
-        let first = state.held_back.take().filter(|name| state.waiting.contains_key(name));
+        let first = state.next_large.take().filter(|name| state.waiting.contains_key(name));
         for namespace in first.into_iter().chain(after).chain(until) {
             let amount = state.waiting.get(&namespace)?.front()?.amount;
             let own = state.own(&namespace);
-            let may = state.held_back.is_none() || amount == 0 || self.share.is_for_newcomers(own, amount);
-            if may && self.has_room(state, &namespace, amount) {
+            let is_allowed = state.next_large.is_none() || amount == 0 || self.share.is_for_newcomers(own, amount);
+            if is_allowed && self.has_room(state, &namespace, amount) {
                 let waiting = state.waiting.get_mut(&namespace)?.pop_front()?;
                 return Some((waiting, namespace));
             }
-            if state.held_back.is_none() && self.share.is_below_share(own, state.taken) {
-                state.held_back = Some(namespace);
+            if state.next_large.is_none() && self.share.is_below_share(own, state.taken) {
+                state.next_large = Some(namespace);
             }
         }
         None
@@ -216,7 +216,7 @@ impl State {
 }
 
 impl HeldPart {
-    /// Grows the part to `amount` if there is room. Returns whether it holds at least that.
+    /// Grows the part to `amount` if there is room. Returns whether the part has at least `amount`.
     #[must_use]
     pub fn grow_to(&mut self, amount: usize) -> bool {
         let mut state = self.budget.lock();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_free_again_with_the_last_who_holds_them() {
+    fn a_dropped_part_is_free_again() {
         let budget = FairBudget::new(1000);
         let mut held = budget.try_take(&name("a"), 300).unwrap();
         assert!(held.grow_to(500) && held.grow_to(100), "it has them already");
@@ -266,12 +266,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_that_wait_get_bytes_by_turns_of_their_namespaces() {
+    async fn waiting_requests_are_served_by_turns_of_their_namespaces() {
         let budget = FairBudget::new(1000);
         let (a, b) = (name("a"), name("b"));
         let first = budget.take(&a, 500).await;
         let mut waiting: Vec<_> = [&a, &a, &b].into_iter().map(|name| Box::pin(budget.take(name, 400))).collect();
-        assert!(waiting.iter_mut().all(|one| one.as_mut().now_or_never().is_none()));
+        assert!(waiting.iter_mut().all(|request| request.as_mut().now_or_never().is_none()));
         drop(first);
         assert!(waiting[2].as_mut().now_or_never().is_some(), "b is next");
         assert!(waiting[1].as_mut().now_or_never().is_none());
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_needs_much_is_not_overtaken_but_by_newcomers_that_need_little() {
+    async fn only_small_requests_of_newcomers_overtake_a_large_request() {
         let budget = FairBudget::new(1000);
         let (a, b, c) = (name("a"), name("b"), name("c"));
         let first = budget.take(&a, 300).await;
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_no_more_holds_up_nobody() {
+    async fn a_dropped_request_does_not_block_others() {
         let budget = FairBudget::new(1000);
         let (a, b) = (name("a"), name("b"));
         let first = budget.take(&a, 300).await;
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_no_more_lets_those_behind_go_on_at_once() {
+    async fn dropping_a_request_grants_the_next_at_once() {
         let budget = FairBudget::new(1000);
         let (a, b) = (name("a"), name("b"));
         let _first = budget.take(&a, 300).await;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_was_refused_hears_of_what_becomes_free() {
+    async fn freed_is_notified_only_after_a_refusal() {
         let budget = FairBudget::new(1000);
         let held = budget.try_take(&name("a"), 500).unwrap();
         assert!(budget.try_take(&name("a"), 1).is_none());
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_for_a_namespace_is_left_to_it_by_all_that_have_more_than_little() {
+    fn a_reservation_refuses_other_namespaces_that_have_more_than_little() {
         let budget = FairBudget::new(1000);
         let mut held = budget.try_take(&name("a"), 300).unwrap();
         budget.reserve_for(Some(name("b")));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_little_and_needs_nothing_is_served_whatever_others_have() {
+    fn a_request_for_zero_is_granted_to_a_namespace_that_has_little() {
         let budget = FairBudget::new(1000);
         let (_little, _much) = (budget.note(&name("little"), 31), budget.note(&name("much"), 32));
         let _others = budget.note(&name("others"), 1700);

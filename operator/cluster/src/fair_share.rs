@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_have_equal_shares_and_leave_the_last_part_to_those_that_come() {
+    fn namespaces_get_equal_shares_and_leave_the_kept_part_to_newcomers() {
         let share = FairShare::new(640, 320, 160);
         assert_eq!(shares(share, 1), [320]);
         for namespaces in [2, 3, 10, 50] {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn one_newcomer_does_not_take_all_that_is_kept_for_newcomers() {
+    fn one_newcomer_cannot_take_the_whole_kept_part() {
         let share = FairShare::new(640, 320, 160);
         assert!(share.has_room(0, 480, 20));
         assert!(!share.has_room(0, 480, 21));

@@ -47,17 +47,17 @@ pub trait ReconciledKind: NamespacedKind + Serialize + PartialEq {
     fn stored_as(&self, metadata: ObjectMeta, status: Self::Status) -> Self;
     /// Returns the sequence number of a status, by which writes are fenced.
     fn seq(status: &Self::Status) -> i64;
-    /// Whether it has finished.
+    /// Whether the object has finished.
     fn is_finished(&self) -> bool;
-    /// Returns when it is deleted, or `None`.
+    /// Returns the time at which the object is to be deleted, or `None` to keep the object.
     fn delete_at(&self) -> Option<Moment> {
         None
     }
-    /// Returns the bytes of its long values.
+    /// Returns the bytes of the long values of a Workflow, or 0.
     fn value_bytes(&self) -> u64 {
         0
     }
-    /// Returns the name and uid of the Workflow that owns it, or `None`.
+    /// Returns the name and uid of the Workflow that owns an Approval, or `None` for a Workflow.
     fn owner(&self) -> Option<(&str, &str)> {
         None
     }
@@ -164,9 +164,9 @@ impl ReconciledKind for Approval {
 /// The namespace and name of an object. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
-    /// Its namespace.
+    /// The namespace, or an empty text for an object without a namespace.
     pub namespace: Arc<str>,
-    /// Its name in the namespace.
+    /// The name of the object, unique in its namespace for its kind.
     pub name: Arc<str>,
 }
 
@@ -281,7 +281,7 @@ pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadat
 pub enum WriteAnswer<K> {
     /// The object as it is stored.
     Whole(K),
-    /// Its metadata, as it is stored.
+    /// Only the metadata of the stored object.
     Metadata(Box<ObjectMeta>),
 }
 
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_into_managed_fields_cannot_make_an_object_unreadable() {
+    fn deeply_nested_managed_fields_are_skipped() {
         let deep = format!("{}1{}", "{\"a\":".repeat(5000), "}".repeat(5000));
         let text = format!(
             r#"{{"apiVersion":"signoff.dev/v1alpha1","kind":"Workflow","metadata":{{"name":"w","namespace":"n","uid":"u","managedFields":[{{"fieldsV1":{deep}}}]}},"spec":{{"requestedBy":"dana","steps":[]}}}}"#
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_whole_or_as_metadata_whichever_came() {
+    fn an_answer_is_parsed_as_an_object_or_as_metadata() {
         let metadata = r#"{"name":"w","namespace":"n","uid":"u","resourceVersion":"7","managedFields":[{"a":1}]}"#;
         let whole = format!(
             r#"{{"kind":"Workflow","metadata":{metadata},"spec":{{"requestedBy":"dana","steps":[]}},"status":{{"seq":3}}}}"#

@@ -32,7 +32,7 @@ pub struct LeaseSettings {
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// The time for which it is valid without a renewal, in whole seconds.
+    /// The time for which the Lease is valid without a renewal, in whole seconds.
     pub ttl: Duration,
 }
 
@@ -101,20 +101,20 @@ impl Lease {
         // The time of the first request without an answer.
         let mut unanswered: Option<Instant> = None;
         loop {
-            let asked = Instant::now();
-            let pause = match self.ask(self.api.get_opt(&self.settings.name)).await {
+            let sent_at = Instant::now();
+            let pause = match self.send(self.api.get_opt(&self.settings.name)).await {
                 Ok(Some(object)) => {
                     let version = object.metadata.resource_version.clone();
-                    let away = unanswered.take().map_or(Duration::ZERO, |since| since.elapsed());
+                    let outage = unanswered.take().map_or(Duration::ZERO, |since| since.elapsed());
                     let since = match &seen {
-                        Some((known, since)) if *known == version => *since + away,
-                        _ => asked,
+                        Some((known, since)) if *known == version => *since + outage,
+                        _ => sent_at,
                     };
                     seen = Some((version, since));
-                    match self.wait_for(&object, since) {
-                        None => match self.take(Some(object), asked).await {
+                    match self.time_left(&object, since) {
+                        None => match self.take(Some(object), sent_at).await {
                             Ok(held) => return held,
-                            Err(error) => self.beaten(error, &mut standing_by),
+                            Err(error) => self.report_failure(error, &mut standing_by),
                         },
                         Some(left) => {
                             let holder = object.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
@@ -123,13 +123,13 @@ impl Lease {
                         }
                     }
                 }
-                Ok(None) => match self.take(None, asked).await {
+                Ok(None) => match self.take(None, sent_at).await {
                     Ok(held) => return held,
-                    Err(error) => self.beaten(error, &mut standing_by),
+                    Err(error) => self.report_failure(error, &mut standing_by),
                 },
                 Err(error) => {
-                    unanswered.get_or_insert(asked);
-                    self.beaten(error, &mut standing_by)
+                    unanswered.get_or_insert(sent_at);
+                    self.report_failure(error, &mut standing_by)
                 }
             };
             sleep(pause).await;
@@ -137,7 +137,7 @@ impl Lease {
     }
 
     /// Returns the time until the holder counts as gone, or `None` if the Lease can be taken.
-    fn wait_for(&self, object: &Object, since: Instant) -> Option<Duration> {
+    fn time_left(&self, object: &Object, since: Instant) -> Option<Duration> {
         let spec = object.spec.as_ref()?;
         let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty() && *holder != self.holder)?;
         let ttl = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -147,14 +147,14 @@ impl Lease {
         (!left.is_zero()).then_some(left)
     }
 
-    fn beaten(&self, error: kube::Error, standing_by: &mut impl FnMut(String)) -> Duration {
+    fn report_failure(&self, error: kube::Error, standing_by: &mut impl FnMut(String)) -> Duration {
         if status_code(&error) != Some(409) {
             standing_by(format!("the Lease {} cannot be taken: {}", self.name(), plain(&error)));
         }
         self.settings.ttl / 10
     }
 
-    async fn take(&self, old: Option<Object>, asked: Instant) -> Result<HeldLease, kube::Error> {
+    async fn take(&self, old: Option<Object>, sent_at: Instant) -> Result<HeldLease, kube::Error> {
         let transitions = old.as_ref().and_then(|old| old.spec.as_ref()?.lease_transitions);
         let now = MicroTime(self.clock.now());
         let spec = LeaseSpec {
@@ -170,17 +170,17 @@ impl Lease {
             None => {
                 let metadata = ObjectMeta { name: Some(self.settings.name.clone()), ..ObjectMeta::default() };
                 let mut object = Object { metadata, spec: Some(spec) };
-                self.tell_machine_clock(&mut object);
-                self.ask(self.api.create(&params, &object)).await?
+                self.write_machine_clock(&mut object);
+                self.send(self.api.create(&params, &object)).await?
             }
             Some(mut object) => {
                 // The version in its metadata makes this a compare-and-swap.
                 object.spec = Some(spec);
-                self.tell_machine_clock(&mut object);
-                self.ask(self.api.replace(&self.settings.name, &params, &object)).await?
+                self.write_machine_clock(&mut object);
+                self.send(self.api.replace(&self.settings.name, &params, &object)).await?
             }
         };
-        let lease_guard = LeaseGuard { until: Some(Arc::new(Mutex::new(asked + self.margin()))) };
+        let lease_guard = LeaseGuard { until: Some(Arc::new(Mutex::new(sent_at + self.margin()))) };
         let lease = Self {
             api: self.api.clone(),
             settings: self.settings.clone(),
@@ -191,7 +191,7 @@ impl Lease {
     }
 
     /// Writes the time of this machine into a Lease, so that people can compare it.
-    fn tell_machine_clock(&self, object: &mut Object) {
+    fn write_machine_clock(&self, object: &mut Object) {
         let annotations = object.metadata.annotations.get_or_insert_default();
         annotations.insert(MACHINE_CLOCK.to_owned(), self.clock.machine_now().to_string());
     }
@@ -205,7 +205,7 @@ impl Lease {
         format!("{}/{}", self.settings.namespace, self.settings.name)
     }
 
-    async fn ask<T>(&self, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+    async fn send<T>(&self, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
         let answer = timeout(self.settings.ttl / 3, request).await;
         answer.unwrap_or_else(|_| {
             self.clock.note_no_answer();
@@ -242,12 +242,12 @@ impl HeldLease {
         let mut failures = 0_u32;
         loop {
             sleep(pause).await;
-            let asked = Instant::now();
+            let sent_at = Instant::now();
             pause = match self.renew().await {
                 Ok(object) => {
                     failures = 0;
                     self.object = object;
-                    self.lease_guard.extend(asked + self.lease.margin());
+                    self.lease_guard.extend(sent_at + self.lease.margin());
                     third
                 }
                 Err(error) if matches!(status_code(&error), Some(404 | 409)) => match self.read_holder().await {
@@ -274,7 +274,7 @@ impl HeldLease {
             spec.lease_duration_seconds = Some(1);
         }
         let Lease { api, settings, .. } = &self.lease;
-        if let Err(error) = self.lease.ask(api.replace(&settings.name, &PostParams::default(), &self.object)).await {
+        if let Err(error) = self.lease.send(api.replace(&settings.name, &PostParams::default(), &self.object)).await {
             tracing::warn!(
                 "the Lease {} could not be given up, so the next operator waits until it expires: {}",
                 self.lease.name(),
@@ -288,15 +288,15 @@ impl HeldLease {
         if let Some(spec) = &mut object.spec {
             spec.renew_time = Some(MicroTime(self.lease.clock.now()));
         }
-        self.lease.tell_machine_clock(&mut object);
+        self.lease.write_machine_clock(&mut object);
         let Lease { api, settings, .. } = &self.lease;
-        self.lease.ask(api.replace(&settings.name, &PostParams::default(), &object)).await
+        self.lease.send(api.replace(&settings.name, &PostParams::default(), &object)).await
     }
 
     /// Reads a Lease that another client changed. Returns `None` if this process still holds it, else a sentence about
     /// the loss.
     async fn read_holder(&mut self) -> Result<Option<String>, kube::Error> {
-        let Some(object) = self.lease.ask(self.lease.api.get_opt(&self.lease.settings.name)).await? else {
+        let Some(object) = self.lease.send(self.lease.api.get_opt(&self.lease.settings.name)).await? else {
             return Ok(Some(format!("the Lease {} was deleted", self.lease.name())));
         };
         let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
@@ -322,18 +322,18 @@ mod tests {
     type Stored = Arc<Mutex<Option<Value>>>;
 
     tokio::task_local! {
-        /// While it is set, the API server does not answer.
-        static AWAY: ();
+        /// While `OUTAGE` is set, the API server does not answer.
+        static OUTAGE: ();
     }
 
     /// Returns the stored Lease of a simulated API server, and the Lease as an operator holds it.
-    async fn held() -> (Stored, HeldLease) {
+    async fn hold_lease() -> (Stored, HeldLease) {
         let stored = Stored::default();
         let theirs = Arc::clone(&stored);
         let service = tower::service_fn(move |request: Request<Body>| {
             let stored = Arc::clone(&theirs);
             async move {
-                if AWAY.try_with(|()| ()).is_ok() {
+                if OUTAGE.try_with(|()| ()).is_ok() {
                     return Err("connection refused".into());
                 }
                 let (parts, body) = request.into_parts();
@@ -373,7 +373,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_operator_that_slept_keeps_a_lease_that_nobody_took_meanwhile() {
-        let (_, mut held) = held().await;
+        let (_, mut held) = hold_lease().await;
         let lease_guard = held.lease_guard();
         {
             let mut renewal = std::pin::pin!(held.renew_forever());
@@ -387,7 +387,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_operator_that_slept_loses_a_lease_that_another_took_meanwhile() {
-        let (stored, mut held) = held().await;
+        let (stored, mut held) = hold_lease().await;
         let mut renewal = std::pin::pin!(held.renew_forever());
         assert!(renewal.as_mut().now_or_never().is_none());
         advance(Duration::from_secs(16)).await;
@@ -401,10 +401,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_operator_keeps_its_lease_through_every_outage_in_which_nobody_takes_it() {
         for seconds in [9, 17, 120, 3600] {
-            let (_, mut held) = held().await;
+            let (_, mut held) = hold_lease().await;
             let lease_guard = held.lease_guard();
             let mut renewal = std::pin::pin!(held.renew_forever());
-            let outage = AWAY.scope((), timeout(Duration::from_secs(seconds), renewal.as_mut()));
+            let outage = OUTAGE.scope((), timeout(Duration::from_secs(seconds), renewal.as_mut()));
             assert!(outage.await.is_err(), "{seconds} s: the process must not end");
             assert_eq!(lease_guard.is_valid(), seconds < 10, "{seconds} s: nothing may act");
             assert!(timeout(Duration::from_secs(10), renewal).await.is_err());

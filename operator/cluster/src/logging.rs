@@ -50,7 +50,7 @@ mod tests {
             let filter = filter(typed).to_string();
             let found: Vec<_> = filter.split(',').collect();
             assert_eq!(found.len(), 2, "{filter}");
-            assert!(directives.iter().all(|one| found.contains(one)), "{filter}");
+            assert!(directives.iter().all(|directive| found.contains(directive)), "{filter}");
         }
     }
 

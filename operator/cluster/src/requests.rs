@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The timeout of an answer. A dead connection must not block an object for ever.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The form of the answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +68,12 @@ struct MetadataOf {
 /// The most writes at once. A namespace alone can have half of them, which keep an API server on two processors busy.
 /// More writes would only wait in the API server, and delay the requests of people. Namespaces write in turn, so that
 /// no write waits behind all writes of another namespace.
-const WRITES: usize = 12;
+const MAX_WRITES: usize = 12;
 
-/// The turns of namespaces at writing.
+/// Returns the budget of writes at once, by which namespaces write in turn.
 #[must_use]
 pub fn write_turns() -> Arc<FairBudget> {
-    FairBudget::new(WRITES)
+    FairBudget::new(MAX_WRITES)
 }
 
 /// The requests to the API server.
@@ -100,7 +100,7 @@ impl ApiRequests {
         let what = || format!("getting {}", name.as_a::<K>());
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
-        match self.ask::<Decoded<K>>(request).await {
+        match self.fetch::<Decoded<K>>(request).await {
             Ok(Decoded(object)) => Ok(Some(object)),
             Err(error) if status_code(&error) == Some(404) => Ok(None),
             // A truncated answer is a transient error: the next one may be complete.
@@ -117,7 +117,7 @@ impl ApiRequests {
     /// No answer.
     pub async fn ask_time(&self) -> Result<(), Error> {
         let request = http::Request::get("/version").body(Vec::new()).map_err(kube::Error::HttpError);
-        let answer = async { self.ask::<serde::de::IgnoredAny>(request?).await };
+        let answer = async { self.fetch::<serde::de::IgnoredAny>(request?).await };
         match answer.await {
             Err(error) if status_code(&error).is_none() => Err(Error::of("asking the API server for its time")(error)),
             _ => Ok(()),
@@ -145,7 +145,7 @@ impl ApiRequests {
         let request = path.get(name, &kube::api::GetParams::default());
         let mut request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what.clone()))?;
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
-        match self.ask::<MetadataOf>(request).await {
+        match self.fetch::<MetadataOf>(request).await {
             Ok(MetadataOf { metadata }) => Ok(Some(metadata.into())),
             Err(error) if status_code(&error) == Some(404) => Ok(None),
             Err(error) => Err(Error::of(what)(error)),
@@ -160,7 +160,7 @@ impl ApiRequests {
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let what = || format!("getting {}", name.as_a::<K>());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
-        match self.ask::<Value>(request).await {
+        match self.fetch::<Value>(request).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if status_code(&error) == Some(404) => Ok(None),
             Err(error) => Err(Error::of(what())(error)),
@@ -175,7 +175,7 @@ impl ApiRequests {
         let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
         let request = http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/merge-patch+json");
         let request = request.body(patch.to_string().into_bytes()).map_err(kube::Error::HttpError);
-        let answer = async { self.ask::<serde::de::IgnoredAny>(request?).await };
+        let answer = async { self.fetch::<serde::de::IgnoredAny>(request?).await };
         match self.write(&name.namespace, K::KIND, "patch", answer).await {
             Ok(_) => Ok(()),
             Err(error) if status_code(&error) == Some(409) => Err(Error::Conflict(name.as_a::<K>())),
@@ -204,7 +204,7 @@ impl ApiRequests {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(name).create(&PostParams::default(), bytes);
         let request = request.map_err(kube::Error::BuildRequest)?;
-        self.count(K::KIND, "create", self.ask::<Decoded<K>>(request)).await.map(|Decoded(object)| object)
+        self.count(K::KIND, "create", self.fetch::<Decoded<K>>(request)).await.map(|Decoded(object)| object)
     }
 
     /// Opens the log of a container of a Pod: the whole log, or its last lines.
@@ -220,8 +220,8 @@ impl ApiRequests {
         let params = LogParams { container: Some(container.to_owned()), tail_lines: lines, ..LogParams::default() };
         let pods = Request::new(Pod::url_path(&(), Some(&pod.namespace)));
         let request = pods.logs(&pod.name, &params).map_err(kube::Error::BuildRequest)?;
-        let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;
-        stream.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))?
+        let stream = tokio::time::timeout(TIMEOUT, self.client.request_stream(request)).await;
+        stream.map_err(|_| kube::Error::Service(format!("no answer within {TIMEOUT:?}").into()))?
     }
 
     /// Replaces an object's status if it still has the version that `observed` has. Nothing else is sent: the API
@@ -258,7 +258,7 @@ impl ApiRequests {
         let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
         let request =
             http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/json-patch+json").body(bytes);
-        self.write(&name.namespace, K::KIND, "patch", self.ask::<Decoded<K>>(request.map_err(kube::Error::HttpError)?))
+        self.write(&name.namespace, K::KIND, "patch", self.fetch::<Decoded<K>>(request.map_err(kube::Error::HttpError)?))
             .await
             .map(|Decoded(o)| o)
     }
@@ -277,7 +277,7 @@ impl ApiRequests {
         };
         let request = path::<K>(name).delete(&name.name, &params);
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
-        match self.write(&name.namespace, K::KIND, "delete", self.ask::<serde::de::IgnoredAny>(request)).await {
+        match self.write(&name.namespace, K::KIND, "delete", self.fetch::<serde::de::IgnoredAny>(request)).await {
             Ok(_) => Ok(()),
             Err(error) if matches!(status_code(&error), Some(404 | 409)) => Ok(()),
             Err(error) => Err(Error::of(what())(error)),
@@ -293,16 +293,16 @@ impl ApiRequests {
         if form == AnswerForm::Metadata {
             request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
         }
-        WriteAnswer::parse(&self.text(request).await?).map_err(kube::Error::SerdeError)
+        WriteAnswer::parse(&self.fetch_text(request).await?).map_err(kube::Error::SerdeError)
     }
 
-    async fn ask<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
-        serde_json::from_str(&self.text(request).await?).map_err(kube::Error::SerdeError)
+    async fn fetch<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
+        serde_json::from_str(&self.fetch_text(request).await?).map_err(kube::Error::SerdeError)
     }
 
-    async fn text(&self, request: http::Request<Vec<u8>>) -> Result<String, kube::Error> {
-        let text = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
-        text.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))?
+    async fn fetch_text(&self, request: http::Request<Vec<u8>>) -> Result<String, kube::Error> {
+        let text = tokio::time::timeout(TIMEOUT, self.client.request_text(request)).await;
+        text.map_err(|_| kube::Error::Service(format!("no answer within {TIMEOUT:?}").into()))?
     }
 
     /// Sends a write when it is the turn of its namespace, and counts it.
@@ -357,7 +357,7 @@ mod tests {
 
     use super::*;
 
-    fn answers() -> Client {
+    fn client() -> Client {
         let object = json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
             "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "1"},
@@ -371,12 +371,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_waits_for_the_turn_of_its_namespace_and_what_was_just_asked_about_does_not() {
+    async fn a_write_waits_for_the_turn_of_its_namespace_and_create_as_does_not() {
         let turns = write_turns();
         let requests =
-            ApiRequests::new(answers(), RequestMetrics::default(), WritePriority::default(), Arc::clone(&turns));
+            ApiRequests::new(client(), RequestMetrics::default(), WritePriority::default(), Arc::clone(&turns));
         let name = Name::new("n", "w");
-        let others: Vec<_> = (0..WRITES).map(|at| turns.note(&format!("other-{at}").into(), 1)).collect();
+        let others: Vec<_> = (0..MAX_WRITES).map(|at| turns.note(&format!("other-{at}").into(), 1)).collect();
         let mut patch = Box::pin(requests.patch_status::<Workflow>(&name, &[]));
         assert!(patch.as_mut().now_or_never().is_none(), "it waits");
         assert!(requests.create_as::<Workflow>(&name, &json!({})).await.is_ok());

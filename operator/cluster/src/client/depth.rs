@@ -33,15 +33,15 @@ impl DepthFilter {
     pub fn pass(&mut self, bytes: Bytes) -> Bytes {
         let mut kept = Vec::new();
         let mut seen_from = (self.depth <= MAX_DEPTH).then_some(0);
-        for (at, byte) in bytes.iter().enumerate() {
+        for (index, byte) in bytes.iter().enumerate() {
             match self.step(*byte) {
                 ByteEffect::None => {}
                 ByteEffect::Hides => {
-                    let from = seen_from.take().unwrap_or(at);
-                    kept.extend_from_slice(&bytes[from..at]);
+                    let from = seen_from.take().unwrap_or(index);
+                    kept.extend_from_slice(&bytes[from..index]);
                     kept.extend_from_slice(b"null");
                 }
-                ByteEffect::Shows => seen_from = Some(at + 1),
+                ByteEffect::Shows => seen_from = Some(index + 1),
             }
         }
         match seen_from {
@@ -56,7 +56,7 @@ impl DepthFilter {
     }
 
     fn step(&mut self, byte: u8) -> ByteEffect {
-        // No byte of a multi-byte UTF-8 character equals one of these.
+        // No byte of a multi-byte UTF-8 character equals a quote, a backslash or a bracket.
         match byte {
             _ if self.escaped => self.escaped = false,
             b'\\' if self.in_text => self.escaped = true,

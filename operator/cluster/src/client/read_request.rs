@@ -4,7 +4,7 @@
 
 use http::{Method, Uri};
 
-/// A request that reads objects or creates a review, and stores nothing. A watch is not one.
+/// A request that reads objects or creates a review, and stores nothing. A watch does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
     /// `get` or `list`, or `create` for a review, such as a TokenReview.
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_request_reads_is_told_by_method_and_path() {
+    fn the_verb_and_resource_follow_from_method_and_path() {
         for (method, uri, expected) in [
             (Method::GET, "/api/v1/namespaces/a/configmaps/b", Some(("get", "configmaps"))),
             (Method::GET, "/api/v1/namespaces/a/configmaps?limit=1", Some(("list", "configmaps"))),
@@ -81,8 +81,8 @@ mod tests {
             (Method::GET, "/version", Some(("get", "/version"))),
         ] {
             let uri: Uri = uri.parse().unwrap_or_default();
-            let asked = ReadRequest::from_parts(&method, &uri).map(|ReadRequest { verb, resource }| (verb, resource));
-            assert_eq!(asked, expected.map(|(verb, resource)| (verb, resource.to_owned())), "{method} {uri}");
+            let read = ReadRequest::from_parts(&method, &uri).map(|ReadRequest { verb, resource }| (verb, resource));
+            assert_eq!(read, expected.map(|(verb, resource)| (verb, resource.to_owned())), "{method} {uri}");
         }
     }
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Returns the output of one filter for all bytes, cut at these positions.
-fn cut(text: &[u8], places: &[usize]) -> Vec<u8> {
+/// Returns the output of one filter for all bytes, cut at the positions `places`.
+fn filter_in_pieces(text: &[u8], places: &[usize]) -> Vec<u8> {
     let mut places: Vec<usize> = places.iter().map(|place| place % (text.len() + 1)).collect();
     places.extend([0, text.len()]);
     places.sort_unstable();
@@ -15,18 +15,18 @@ fn cut(text: &[u8], places: &[usize]) -> Vec<u8> {
     places.windows(2).flat_map(|ends| filter.pass(Bytes::copy_from_slice(&text[ends[0]..ends[1]]))).collect()
 }
 
-fn whole(text: &[u8]) -> Vec<u8> {
-    cut(text, &[])
+fn filter_whole(text: &[u8]) -> Vec<u8> {
+    filter_in_pieces(text, &[])
 }
 
 /// Returns the expected output for a whole document.
-fn pruned(value: &Value, depth: u32) -> Value {
+fn prune(value: &Value, depth: u32) -> Value {
     match value {
         Value::Array(_) | Value::Object(_) if depth == MAX_DEPTH => Value::Null,
-        Value::Array(items) => items.iter().map(|item| pruned(item, depth + 1)).collect(),
+        Value::Array(items) => items.iter().map(|item| prune(item, depth + 1)).collect(),
         Value::Object(fields) => fields
             .iter()
-            .map(|(name, value)| (name.clone(), pruned(value, depth + 1)))
+            .map(|(name, value)| (name.clone(), prune(value, depth + 1)))
             .collect::<serde_json::Map<_, _>>()
             .into(),
         other => other.clone(),
@@ -58,20 +58,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn a_document_comes_out_as_if_it_had_been_read_whole(value in documents(), pretty: bool) {
+    fn the_filter_prunes_a_document_below_the_largest_depth(value in documents(), pretty: bool) {
         let text = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();
-        prop_assert_eq!(serde_json::from_slice::<Value>(&whole(&text)).unwrap(), pruned(&value, 0));
+        prop_assert_eq!(serde_json::from_slice::<Value>(&filter_whole(&text)).unwrap(), prune(&value, 0));
     }
 
     #[test]
-    fn it_does_not_matter_where_bytes_are_cut(value in documents(), places: Vec<usize>) {
+    fn pieces_of_a_document_do_not_matter(value in documents(), places: Vec<usize>) {
         let text = serde_json::to_vec(&value).unwrap();
-        prop_assert_eq!(cut(&text, &places), whole(&text));
+        prop_assert_eq!(filter_in_pieces(&text, &places), filter_whole(&text));
     }
 
     #[test]
-    fn any_bytes_may_come_in_any_pieces(bytes in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"[]{}\"\\".to_vec())], 0..2000), places: Vec<usize>) {
-        prop_assert_eq!(cut(&bytes, &places), whole(&bytes));
+    fn pieces_of_bytes_do_not_matter(bytes in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"[]{}\"\\".to_vec())], 0..2000), places: Vec<usize>) {
+        prop_assert_eq!(filter_in_pieces(&bytes, &places), filter_whole(&bytes));
     }
 }
 
@@ -80,16 +80,16 @@ fn tower(height: usize) -> String {
 }
 
 #[test]
-fn json_that_is_not_deep_stays_as_it_is_byte_for_byte() {
+fn shallow_json_is_unchanged() {
     for text in [r#" {"a": ["]}\"{[", {"b": "\\"}], "c": null} "#.to_owned(), tower(100), "[[]]\n{}\n".repeat(200)] {
-        assert_eq!(whole(text.as_bytes()), text.as_bytes());
+        assert_eq!(filter_whole(text.as_bytes()), text.as_bytes());
     }
 }
 
 #[test]
 fn the_lines_of_a_watch_do_not_hide_each_other() {
     let lines = format!("{}\n{{\"n\":1}}\n{}\n{{\"n\":2}}\n", tower(101), tower(10_000));
-    let passed = whole(lines.as_bytes());
+    let passed = filter_whole(lines.as_bytes());
     let hidden = tower(100).replace('1', "null");
     assert_eq!(String::from_utf8(passed).unwrap(), format!("{hidden}\n{{\"n\":1}}\n{hidden}\n{{\"n\":2}}\n"));
 }
@@ -107,7 +107,7 @@ fn client_of(kind: &'static str, text: &str) -> Client {
     connect_service(service, "default")
 }
 
-async fn asked(client: &Client) -> Result<Value, kube::Error> {
+async fn get_configmaps(client: &Client) -> Result<Value, kube::Error> {
     client.request(Request::get("/api/v1/configmaps").body(Vec::new()).unwrap()).await
 }
 
@@ -116,13 +116,13 @@ async fn a_list_with_one_object_that_nests_too_deep_is_read() {
     let list = format!(r#"{{"items": [{{"name": "a", "managedFields": {}}}, {{"name": "b"}}]}}"#, tower(5000));
     assert!(serde_json::from_str::<Value>(&list).is_err(), "serde_json reads it by itself: this crate can go");
     for kind in ["application/json", "Application/JSON; charset=utf-8", "application/apply+json"] {
-        let read = asked(&client_of(kind, &list)).await.unwrap();
+        let read = get_configmaps(&client_of(kind, &list)).await.unwrap();
         assert_eq!((&read["items"][0]["name"], &read["items"][1]["name"]), (&json!("a"), &json!("b")));
     }
 }
 
 #[tokio::test]
-async fn what_is_no_json_passes_untouched() {
+async fn an_answer_that_is_not_json_is_unchanged() {
     let log = format!("a log with an unfinished \" and {} in it", "[".repeat(300));
     let request = || Request::get("/api/v1/namespaces/a/pods/b/log").body(Vec::new()).unwrap();
     assert_eq!(client_of("text/plain", &log).request_text(request()).await.unwrap(), log);
