@@ -100,7 +100,7 @@ impl ApiRequests {
         let what = || format!("getting {}", name.as_a::<K>());
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
-        match self.fetch::<Decoded<K>>(request).await {
+        match self.send_as::<Decoded<K>>(request).await {
             Ok(Decoded(object)) => Ok(Some(object)),
             Err(error) if status_code(&error) == Some(404) => Ok(None),
             // A truncated answer is a transient error: the next one may be complete.
@@ -117,7 +117,7 @@ impl ApiRequests {
     /// No answer.
     pub async fn ask_time(&self) -> Result<(), Error> {
         let request = http::Request::get("/version").body(Vec::new()).map_err(kube::Error::HttpError);
-        let answer = async { self.fetch::<serde::de::IgnoredAny>(request?).await };
+        let answer = async { self.send_as::<serde::de::IgnoredAny>(request?).await };
         match answer.await {
             Err(error) if status_code(&error).is_none() => Err(Error::of("asking the API server for its time")(error)),
             _ => Ok(()),
@@ -145,7 +145,7 @@ impl ApiRequests {
         let request = path.get(name, &kube::api::GetParams::default());
         let mut request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what.clone()))?;
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
-        match self.fetch::<MetadataOf>(request).await {
+        match self.send_as::<MetadataOf>(request).await {
             Ok(MetadataOf { metadata }) => Ok(Some(metadata.into())),
             Err(error) if status_code(&error) == Some(404) => Ok(None),
             Err(error) => Err(Error::of(what)(error)),
@@ -160,7 +160,7 @@ impl ApiRequests {
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let what = || format!("getting {}", name.as_a::<K>());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
-        match self.fetch::<Value>(request).await {
+        match self.send_as::<Value>(request).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if status_code(&error) == Some(404) => Ok(None),
             Err(error) => Err(Error::of(what())(error)),
@@ -175,7 +175,7 @@ impl ApiRequests {
         let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
         let request = http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/merge-patch+json");
         let request = request.body(patch.to_string().into_bytes()).map_err(kube::Error::HttpError);
-        let answer = async { self.fetch::<serde::de::IgnoredAny>(request?).await };
+        let answer = async { self.send_as::<serde::de::IgnoredAny>(request?).await };
         match self.write(&name.namespace, K::KIND, "patch", answer).await {
             Ok(_) => Ok(()),
             Err(error) if status_code(&error) == Some(409) => Err(Error::Conflict(name.as_a::<K>())),
@@ -204,7 +204,7 @@ impl ApiRequests {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(name).create(&PostParams::default(), bytes);
         let request = request.map_err(kube::Error::BuildRequest)?;
-        self.count(K::KIND, "create", self.fetch::<Decoded<K>>(request)).await.map(|Decoded(object)| object)
+        self.count(K::KIND, "create", self.send_as::<Decoded<K>>(request)).await.map(|Decoded(object)| object)
     }
 
     /// Opens the log of a container of a Pod: the whole log, or its last lines.
@@ -258,12 +258,11 @@ impl ApiRequests {
         let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
         let request =
             http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/json-patch+json").body(bytes);
-        self.write(&name.namespace, K::KIND, "patch", self.fetch::<Decoded<K>>(request.map_err(kube::Error::HttpError)?))
-            .await
-            .map(|Decoded(o)| o)
+        let answer = self.send_as::<Decoded<K>>(request.map_err(kube::Error::HttpError)?);
+        self.write(&name.namespace, K::KIND, "patch", answer).await.map(|Decoded(object)| object)
     }
 
-    /// Deletes exactly the object with this uid, and then the objects that it owns. `grace`: the grace period in
+    /// Deletes exactly the object with the given uid, and then the objects that it owns. `grace`: the grace period in
     /// seconds, or `None` for that of the object.
     ///
     /// # Errors
@@ -277,7 +276,8 @@ impl ApiRequests {
         };
         let request = path::<K>(name).delete(&name.name, &params);
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
-        match self.write(&name.namespace, K::KIND, "delete", self.fetch::<serde::de::IgnoredAny>(request)).await {
+        let answer = self.send_as::<serde::de::IgnoredAny>(request);
+        match self.write(&name.namespace, K::KIND, "delete", answer).await {
             Ok(_) => Ok(()),
             Err(error) if matches!(status_code(&error), Some(404 | 409)) => Ok(()),
             Err(error) => Err(Error::of(what())(error)),
@@ -293,14 +293,14 @@ impl ApiRequests {
         if form == AnswerForm::Metadata {
             request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
         }
-        WriteAnswer::parse(&self.fetch_text(request).await?).map_err(kube::Error::SerdeError)
+        WriteAnswer::parse(&self.send_for_text(request).await?).map_err(kube::Error::SerdeError)
     }
 
-    async fn fetch<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
-        serde_json::from_str(&self.fetch_text(request).await?).map_err(kube::Error::SerdeError)
+    async fn send_as<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
+        serde_json::from_str(&self.send_for_text(request).await?).map_err(kube::Error::SerdeError)
     }
 
-    async fn fetch_text(&self, request: http::Request<Vec<u8>>) -> Result<String, kube::Error> {
+    async fn send_for_text(&self, request: http::Request<Vec<u8>>) -> Result<String, kube::Error> {
         let text = tokio::time::timeout(TIMEOUT, self.client.request_text(request)).await;
         text.map_err(|_| kube::Error::Service(format!("no answer within {TIMEOUT:?}").into()))?
     }

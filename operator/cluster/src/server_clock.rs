@@ -38,9 +38,9 @@ struct Outages {
 /// The longest time for which a request waits for its answer.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_secs(310);
 /// The longest time for which an outage lasts after its last failure. Broken watches are tried again within it.
-const UNSEEN: SignedDuration = SignedDuration::from_secs(30);
+const OUTAGE_AFTER_FAILURE: SignedDuration = SignedDuration::from_secs(30);
 /// The largest number of outages that are kept.
-const OUTAGES: usize = 64;
+const MAX_OUTAGES: usize = 64;
 
 /// The time of the newest answer.
 #[derive(Clone, Copy)]
@@ -110,7 +110,7 @@ impl ServerClock {
     pub fn outages(&self) -> Vec<(Timestamp, Timestamp)> {
         let now = self.now();
         let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = outages.open.map(|open| seen_until(open, now));
+        let open = outages.open.map(|open| with_end(open, now));
         outages.ended.iter().copied().chain(open).collect()
     }
 
@@ -131,8 +131,8 @@ impl ServerClock {
     fn note_answer(&self) {
         let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = outages.open.take() {
-            outages.ended.push(seen_until(open, self.now()));
-            if outages.ended.len() > OUTAGES {
+            outages.ended.push(with_end(open, self.now()));
+            if outages.ended.len() > MAX_OUTAGES {
                 // Many short outages do not displace a long one.
                 let shortest = outages.ended.iter().enumerate().min_by_key(|(_, (from, to))| to.duration_since(*from));
                 if let Some(shortest) = shortest.map(|(at, _)| at) {
@@ -174,10 +174,10 @@ impl ServerClock {
     }
 }
 
-/// Returns an outage that has not ended, with its end at `now` or [`UNSEEN`] after its last failure, whichever is
-/// earlier.
-fn seen_until((since, last): (Timestamp, Timestamp), now: Timestamp) -> (Timestamp, Timestamp) {
-    (since, last.checked_add(UNSEEN).unwrap_or(last).min(now))
+/// Returns an outage that has not ended, with its end at `now` or [`OUTAGE_AFTER_FAILURE`] after its last failure,
+/// whichever is earlier.
+fn with_end((since, last): (Timestamp, Timestamp), now: Timestamp) -> (Timestamp, Timestamp) {
+    (since, last.checked_add(OUTAGE_AFTER_FAILURE).unwrap_or(last).min(now))
 }
 
 #[cfg(test)]
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_time_is_the_servers_whatever_this_machine_says() {
+    async fn the_time_is_that_of_the_newest_answer() {
         let clock = clock();
         assert_eq!(time(&clock), FAST, "nothing better is known");
         answer(&clock, "Sun, 22 Nov 2026 12:00:00 GMT");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_newest_answer_counts_and_a_second_is_never_told_twice() {
+    async fn the_time_does_not_jump_back_within_the_second_of_a_date() {
         let clock = clock();
         answer(&clock, "Sun, 22 Nov 2026 12:00:00 GMT");
         advance(Duration::from_millis(700)).await;
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_outage_is_remembered_whatever_short_ones_follow() {
+    async fn short_outages_do_not_displace_a_long_one() {
         let clock = clock();
         answer(&clock, "Sun, 22 Nov 2026 12:00:00 GMT");
         advance(Duration::from_secs(5)).await;
@@ -248,31 +248,31 @@ mod tests {
             fails_for(1).await;
         }
         let outages = clock.outages();
-        assert_eq!(outages.len(), OUTAGES);
+        assert_eq!(outages.len(), MAX_OUTAGES);
         assert_eq!(outages[0].1.duration_since(outages[0].0).as_secs(), 3605, "since the last answer");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_outage_counts_while_it_goes_on_and_a_failing_server_is_one() {
+    async fn an_open_outage_counts_and_a_server_error_continues_it() {
         let clock = clock();
         answer(&clock, "Sun, 22 Nov 2026 12:00:00 GMT");
-        let away = |clock: &ServerClock| -> i64 {
+        let seconds_of_outages = |clock: &ServerClock| -> i64 {
             clock.outages().iter().map(|(from, to)| to.duration_since(*from).as_secs()).sum()
         };
-        assert_eq!(away(&clock), 0);
+        assert_eq!(seconds_of_outages(&clock), 0);
         clock.note_no_answer();
         advance(Duration::from_secs(20)).await;
-        assert_eq!(away(&clock), 20, "it goes on");
+        assert_eq!(seconds_of_outages(&clock), 20, "it goes on");
         clock.read(StatusCode::SERVICE_UNAVAILABLE, &HeaderMap::new());
         advance(Duration::from_secs(20)).await;
-        assert_eq!(away(&clock), 40, "an answer that says that the server fails does not end it");
+        assert_eq!(seconds_of_outages(&clock), 40, "an answer that says that the server fails does not end it");
         clock.read(StatusCode::FORBIDDEN, &HeaderMap::new());
         advance(Duration::from_secs(20)).await;
-        assert_eq!(away(&clock), 40, "a server that refuses works");
+        assert_eq!(seconds_of_outages(&clock), 40, "a server that refuses works");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_failure_in_a_silence_is_no_long_outage() {
+    async fn a_single_failure_is_no_long_outage() {
         for status in [None, Some(StatusCode::INTERNAL_SERVER_ERROR)] {
             let clock = clock();
             answer(&clock, "Sun, 22 Nov 2026 12:00:00 GMT");
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_proves_the_time_only_since_it_was_read() {
+    async fn date_since_returns_only_a_date_that_was_read_since() {
         let clock = clock();
         let before = Instant::now();
         assert_eq!(clock.date_since(before), None);

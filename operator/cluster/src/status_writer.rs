@@ -71,7 +71,7 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
                 Err(Error::Conflict(name.as_a::<K>()))
             }
             Err(error) if status_code(&error) == Some(409) => self.patch(observed, &next, tests).await,
-            Err(error) => Err(judge(store, observed, error)),
+            Err(error) => Err(handle_refusal(store, observed, error)),
         }
     }
 
@@ -82,10 +82,10 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
         let name = Name::of(observed);
         let conflict = || Error::Conflict(name.as_a::<K>());
         let newest = read_newest(requests, store, &name).await?.ok_or_else(conflict)?;
-        let same = uid(&*newest) == uid(observed)
+        let is_unchanged = uid(&*newest) == uid(observed)
             && newest.meta().generation == observed.meta().generation
             && newest.status() == observed.status();
-        if !same {
+        if !is_unchanged {
             return Err(conflict());
         }
         let before = observed.status().cloned().unwrap_or_default();
@@ -103,12 +103,12 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
                 store.mark_stale(&name);
                 Err(conflict())
             }
-            Err(error) => Err(judge(store, observed, error)),
+            Err(error) => Err(handle_refusal(store, observed, error)),
         }
     }
 }
 
-/// Whether this metadata can belong to the observed object with the next status.
+/// Whether `metadata` can belong to the observed object with the next status.
 fn is_stored<K: ReconciledKind>(observed: &K, next: &K::Status, metadata: &ObjectMeta) -> bool {
     let before = observed.meta();
     // A write that changes nothing creates no new version.
@@ -120,7 +120,7 @@ fn is_stored<K: ReconciledKind>(observed: &K, next: &K::Status, metadata: &Objec
 }
 
 /// Returns the error of a write. Marks the cached object as stale or removes it, if the error implies that.
-fn judge<K: ReconciledKind>(store: &Store<K>, observed: &K, error: kube::Error) -> Error {
+fn handle_refusal<K: ReconciledKind>(store: &Store<K>, observed: &K, error: kube::Error) -> Error {
     let name = Name::of(observed);
     match status_code(&error) {
         Some(404) => {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_metadata_of_a_new_version_of_the_same_object_says_that_a_status_is_stored() {
+    fn is_stored_requires_a_new_version_of_the_same_object() {
         let object = json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
             "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 2},

@@ -17,7 +17,7 @@ use signoff_api::Moment;
 
 use self::{
     entry::{Body, JsonSize, PackedObject, Source},
-    state::{StoreState, order},
+    state::{StoreState, compare_versions},
 };
 use crate::kinds::{Name, ReconciledKind};
 
@@ -39,9 +39,9 @@ pub enum Found<K> {
     Here(Arc<K>),
     /// A finished object, of which only the summary is cached.
     Finished {
-        /// Its uid.
+        /// The uid of the object.
         uid: String,
-        /// When it is to be deleted.
+        /// The time at which the object is to be deleted, or `None` without a TTL.
         delete_at: Option<Moment>,
     },
     /// The cached object may be stale: read it from the API server.
@@ -53,11 +53,11 @@ pub enum Found<K> {
 /// A deleted object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DeletedObject {
-    /// Its namespace and name.
+    /// The namespace and name of the object.
     pub name: Name,
-    /// Its uid.
+    /// The uid of the object.
     pub uid: String,
-    /// Its owner, if the owner may not have been reconciled since.
+    /// The Workflow that owned the object, or `None` for a Workflow, or if only the summary was cached.
     pub owner: Option<Name>,
 }
 
@@ -73,8 +73,8 @@ impl<K: ReconciledKind> Store<K> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies a watch event. Returns whether it is news. The event of a write by this process is not, unless the
-    /// stored object differs from the sent one.
+    /// Applies a watch event. Returns whether the event is news. The event of a write by this process is no news,
+    /// unless the stored object differs from the sent object.
     pub fn apply(&self, object: K) -> bool {
         let (object, is_news) = self.lock().put(object, Source::Watch);
         if is_news && !object.is_finished() && self.count(&object).memory() > LARGE {
@@ -113,23 +113,23 @@ impl<K: ReconciledKind> Store<K> {
     }
 
     /// Applies one object of a list, and compresses it at once, because the lists of a large cluster would not fit into
-    /// memory. Returns whether it is news.
+    /// memory. Returns whether the object is news.
     pub fn list(&self, object: K) -> bool {
         let name = Name::of(&object);
-        let over = object.is_finished();
+        let is_finished = object.is_finished();
         let mut inner = self.lock();
         if let Some(listed) = &mut inner.listed {
             listed.insert(name.clone());
         }
-        let news = inner.put(object, Source::Watch).1;
-        if news && over {
+        let is_news = inner.put(object, Source::Watch).1;
+        if is_news && is_finished {
             inner.keep_summary(&name);
         }
         drop(inner);
-        if news && !over {
+        if is_news && !is_finished {
             self.compress(&name);
         }
-        news
+        is_news
     }
 
     /// Adds a listed object that could not be read to the list, so that it does not count as deleted.
@@ -144,10 +144,11 @@ impl<K: ReconciledKind> Store<K> {
         let mut inner = self.lock();
         let Some(listed) = inner.listed.take() else { return Vec::new() };
         // An object that this process created after the list was taken is not in the list, and still exists.
+        let is_newer = |known: &str| compare_versions(known, version) == Some(Ordering::Greater);
         let gone: Vec<Name> = inner
             .entries
             .iter()
-            .filter(|(name, entry)| !listed.contains(name) && order(&entry.version, version) != Some(Ordering::Greater))
+            .filter(|(name, entry)| !listed.contains(name) && !is_newer(&entry.version))
             .map(|(name, _)| name.clone())
             .collect();
         gone.into_iter().filter_map(|name| inner.remove(name)).collect()
@@ -156,8 +157,8 @@ impl<K: ReconciledKind> Store<K> {
     /// Removes the deleted object with this uid. Returns it, or `None` if it was not cached.
     pub fn remove(&self, name: Name, uid: &str) -> Option<DeletedObject> {
         let mut inner = self.lock();
-        let known = inner.entries.get(&name).is_some_and(|entry| &*entry.uid == uid);
-        if known { inner.remove(name) } else { None }
+        let is_cached = inner.entries.get(&name).is_some_and(|entry| &*entry.uid == uid);
+        if is_cached { inner.remove(name) } else { None }
     }
 
     /// Returns the cached version of an object.
@@ -195,8 +196,8 @@ impl<K: ReconciledKind> Store<K> {
         // Without the lock: a large object takes milliseconds.
         let Some(object) = packed.unpack().map(Arc::new) else { return Found::Stale };
         if let Some(entry) = self.lock().entries.get_mut(name)
-            && let Body::Packed(still, whole) = &mut entry.body
-            && Arc::ptr_eq(still, &packed)
+            && let Body::Packed(current, whole) = &mut entry.body
+            && Arc::ptr_eq(current, &packed)
         {
             // Other users of the object share it, and do not decompress it again.
             *whole = Arc::downgrade(&object);
@@ -209,7 +210,7 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().entries.get(name).is_some_and(|entry| &*entry.uid == uid && !entry.over)
     }
 
-    /// Whether this is the cached version, and a read or write of this process returned it.
+    /// Whether `version` is the cached version, and a read or write of this process returned that version.
     pub fn is_own(&self, name: &Name, version: &str) -> bool {
         self.lock().entries.get(name).is_some_and(|entry| entry.own && *entry.version == *version)
     }
@@ -274,7 +275,7 @@ impl<K: ReconciledKind> Store<K> {
         let Some(packed) = PackedObject::new(&*object) else { return };
         let mut inner = self.lock();
         if let Some(entry) = inner.entries.get_mut(name)
-            && matches!(&entry.body, Body::Full(still) if Arc::ptr_eq(still, &object))
+            && matches!(&entry.body, Body::Full(current) if Arc::ptr_eq(current, &object))
         {
             entry.size = packed.size();
             entry.counted = true;

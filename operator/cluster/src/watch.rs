@@ -23,18 +23,18 @@ use crate::{
 };
 
 /// The most objects in a page of a list, because a whole page is held in memory.
-const PAGE: u32 = 100;
+const MAX_PAGE: u32 = 100;
 /// The most bytes of a page of more than one object. A longer page is requested again with fewer objects. Decoded, a
 /// page of short values takes 36 times as much.
-const PAGE_BYTES: u64 = 2 * 1024 * 1024;
+const MAX_PAGE_BYTES: u64 = 2 * 1024 * 1024;
 /// The timeout of a watch that is requested from the server, in seconds.
-const OPEN: u32 = 290;
-/// The time after `OPEN` in which a connection without data still counts as alive.
+const WATCH_SECONDS: u32 = 290;
+/// The time after `WATCH_SECONDS` in which a connection without data still counts as alive.
 const GRACE: Duration = Duration::from_secs(10);
-/// The timeout of a list.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout of a page of a list, and of the beginning of the answer to a watch.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest pause between two attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// An event of a watch or its list.
 #[derive(Debug)]
@@ -55,13 +55,13 @@ pub enum WatchEvent<K> {
         meta: ObjectMeta,
         /// The error of the decoder.
         why: String,
-        /// Whether it is part of a list.
+        /// Whether the object is part of a list.
         listed: bool,
     },
     /// The watch is broken, and the cache may become stale. Sent at the first, second, fourth and eighth failure and so
     /// on, until the watch works again.
     Broken {
-        /// The error.
+        /// The error of the request, as one sentence.
         why: String,
         /// Whether the API server does not know the kind.
         unknown_kind: bool,
@@ -133,7 +133,7 @@ pub async fn follow_selected<K: DecodedKind>(
             Err(error) => error,
         };
         failures = failures.saturating_add(1);
-        let mut longest = LONGEST_PAUSE;
+        let mut longest = MAX_PAUSE;
         match error {
             WatchError::ReceiverDropped => return,
             WatchError::Expired => {
@@ -151,7 +151,7 @@ pub async fn follow_selected<K: DecodedKind>(
                 }
                 // A user who has just installed the CRDs waits for the first list.
                 if unknown_kind {
-                    longest = LONGEST_PAUSE / 6;
+                    longest = MAX_PAUSE / 6;
                 }
             }
         }
@@ -214,7 +214,7 @@ impl<K: DecodedKind> KindWatch<K> {
 
     async fn list(&self) -> Result<String, WatchError> {
         self.send_event(WatchEvent::Listing).await?;
-        let mut objects = PAGE;
+        let mut objects = MAX_PAGE;
         let mut params = ListParams {
             label_selector: K::SELECTOR.map(str::to_owned),
             field_selector: self.fields.clone(),
@@ -222,15 +222,15 @@ impl<K: DecodedKind> KindWatch<K> {
         };
         loop {
             params.limit = Some(objects);
-            let page = tokio::time::timeout(PATIENCE, self.page(&params)).await;
+            let page = tokio::time::timeout(ANSWER_TIMEOUT, self.read_page(&params)).await;
             let page = page.map_err(|_| {
-                kube::Error::Service(format!("no answer to the list request within {PATIENCE:?}").into())
+                kube::Error::Service(format!("no answer to the list request within {ANSWER_TIMEOUT:?}").into())
             })??;
             let Some(text) = page else {
                 objects = (objects / 2).max(1);
                 continue;
             };
-            objects = objects.saturating_mul(2).min(PAGE);
+            objects = objects.saturating_mul(2).min(MAX_PAGE);
             let meta = match serde_json::from_str::<KindList<Decoded<K>>>(&text) {
                 Ok(list) => {
                     for Decoded(object) in list.items {
@@ -252,10 +252,10 @@ impl<K: DecodedKind> KindWatch<K> {
     }
 
     /// Returns a page of a list, or `None` if it has several objects and is too long.
-    async fn page(&self, params: &ListParams) -> Result<Option<String>, kube::Error> {
+    async fn read_page(&self, params: &ListParams) -> Result<Option<String>, kube::Error> {
         let request = self.path.list(params).map_err(kube::Error::BuildRequest)?;
         let answer = self.client.request_stream(request).await?;
-        let most = if params.limit == Some(1) { u64::MAX } else { PAGE_BYTES };
+        let most = if params.limit == Some(1) { u64::MAX } else { MAX_PAGE_BYTES };
         let mut text = Vec::new();
         std::pin::pin!(answer.take(most)).read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
         if text.len() as u64 == most {
@@ -270,7 +270,8 @@ impl<K: DecodedKind> KindWatch<K> {
             let event = match Decoded::<K>::deserialize(&item) {
                 Ok(Decoded(object)) => WatchEvent::Listed(Box::new(object)),
                 Err(error) => {
-                    WatchEvent::Unreadable { meta: readable(&item["metadata"]), why: error.to_string(), listed: true }
+                    let meta = decode_metadata(&item["metadata"]);
+                    WatchEvent::Unreadable { meta, why: error.to_string(), listed: true }
                 }
             };
             self.send_event(event).await?;
@@ -282,7 +283,7 @@ impl<K: DecodedKind> KindWatch<K> {
         let label_selector = K::SELECTOR.map(str::to_owned);
         let field_selector = self.fields.clone();
         let params = WatchParams {
-            timeout: Some(OPEN),
+            timeout: Some(WATCH_SECONDS),
             bookmarks: true,
             label_selector,
             field_selector,
@@ -290,16 +291,16 @@ impl<K: DecodedKind> KindWatch<K> {
         };
         let request = self.path.watch(&params, version).map_err(kube::Error::BuildRequest)?;
         let opened = tokio::time::Instant::now();
-        let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;
+        let stream = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request_stream(request)).await;
         let stream = stream.map_err(|_| {
-            kube::Error::Service(format!("no answer to the watch request within {PATIENCE:?}").into())
+            kube::Error::Service(format!("no answer to the watch request within {ANSWER_TIMEOUT:?}").into())
         })??;
         let mut stream = std::pin::pin!(stream);
         let mut line = Vec::new();
         let mut lines = 0_u64;
         loop {
             line.clear();
-            let silence = Duration::from_secs(OPEN.into()) + GRACE;
+            let silence = Duration::from_secs(WATCH_SECONDS.into()) + GRACE;
             let Ok(read) = tokio::time::timeout(silence, stream.read_until(b'\n', &mut line)).await else {
                 return Ok(());
             };
@@ -350,7 +351,7 @@ impl<K: DecodedKind> KindWatch<K> {
                 WatchError::Failed { why: other.message, unknown_kind: false }
             });
         }
-        let meta = readable(&other.metadata);
+        let meta = decode_metadata(&other.metadata);
         if let Some(newer) = meta.resource_version.as_ref().filter(|newer| !newer.is_empty()) {
             version.clone_from(newer);
         }
@@ -367,7 +368,7 @@ impl<K: DecodedKind> KindWatch<K> {
 }
 
 /// Returns the metadata as far as it can be decoded, so that an invalid object does not stop the watch.
-fn readable(metadata: &Value) -> ObjectMeta {
+fn decode_metadata(metadata: &Value) -> ObjectMeta {
     Meta::deserialize(metadata).unwrap_or_default().into()
 }
 

@@ -114,10 +114,10 @@ impl Queue {
         self.pop_where(|_| true)
     }
 
-    /// Removes and returns the next key of a namespace that `may` start one more.
-    pub fn pop_where(&self, may: impl Fn(&str) -> bool) -> Option<Key> {
+    /// Removes and returns the next key of a namespace for which `can_start` returns true.
+    pub fn pop_where(&self, can_start: impl Fn(&str) -> bool) -> Option<Key> {
         let mut inner = self.lock();
-        let at = inner.turns.iter().position(|namespace| may(namespace))?;
+        let at = inner.turns.iter().position(|namespace| can_start(namespace))?;
         let namespace = inner.turns.remove(at)?;
         let waiting = inner.ready.get_mut(&namespace)?;
         let key = waiting.pop_front()?;
@@ -153,7 +153,7 @@ impl Queue {
         {
             inner.again.remove(key);
         }
-        inner.done(key, due);
+        inner.end_reconcile(key, due);
     }
 
     /// Records a failed reconcile, and returns the number of failures in a row. `due`: the time of the next reconcile
@@ -163,7 +163,7 @@ impl Queue {
         let failures = inner.failures.entry(key.clone()).or_default();
         *failures = failures.saturating_add(1);
         let failures = *failures;
-        inner.done(key, Some(due(failures)));
+        inner.end_reconcile(key, Some(due(failures)));
         failures
     }
 
@@ -190,7 +190,7 @@ impl QueueState {
         }
     }
 
-    fn done(&mut self, key: &Key, due: Option<Moment>) {
+    fn end_reconcile(&mut self, key: &Key, due: Option<Moment>) {
         self.running.remove(key);
         if let Some(old) = self.timers.remove(key) {
             self.by_time.remove(&(old, key.clone()));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_looked_at_once_at_a_time_and_once_more_for_all_that_happened_meanwhile() {
+    fn an_object_runs_once_at_a_time_and_once_more_after_further_triggers() {
         let queue = Queue::default();
         queue.trigger(key("a"));
         queue.trigger(key("a"));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_that_comes_before_its_writes_answer_is_no_news() {
+    fn the_watch_event_of_an_own_write_does_not_enqueue_again() {
         let queue = Queue::default();
         queue.trigger(key("a"));
         queue.pop();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_look_says_when_the_next_one_is_due() {
+    fn the_last_reconcile_sets_the_timer() {
         let queue = Queue::default();
         queue.trigger(key("a"));
         queue.pop();
@@ -273,22 +273,22 @@ mod tests {
         names.iter().for_each(|(namespace, name)| queue.trigger(Key::Workflow(Name::new(namespace, name))));
     }
 
-    fn taken(queue: &Queue, may: impl Fn(&str) -> bool) -> Vec<String> {
+    fn pop_all(queue: &Queue, may: impl Fn(&str) -> bool) -> Vec<String> {
         let all = std::iter::from_fn(|| queue.pop_where(&may));
         all.map(|key| format!("{}/{}", key.name().namespace, key.name().name)).collect()
     }
 
     #[test]
-    fn namespaces_have_their_turns_and_each_keeps_its_own_order() {
+    fn namespaces_take_turns_and_each_keeps_its_order() {
         let queue = Queue::default();
         keys(&queue, &[("a", "3"), ("a", "1"), ("a", "2"), ("b", "1"), ("c", "2"), ("c", "1")]);
         assert_eq!(queue.depth(), 6);
-        assert_eq!(taken(&queue, |_| true), ["a/3", "b/1", "c/2", "a/1", "c/1", "a/2"]);
+        assert_eq!(pop_all(&queue, |_| true), ["a/3", "b/1", "c/2", "a/1", "c/1", "a/2"]);
         assert_eq!(queue.depth(), 6, "all of them are being looked at");
     }
 
     #[test]
-    fn a_namespace_with_thousands_of_objects_holds_up_no_other() {
+    fn a_namespace_with_thousands_of_objects_does_not_delay_others() {
         let queue = Queue::default();
         (0..5000).for_each(|number| keys(&queue, &[("many", &number.to_string())]));
         queue.pop();
@@ -302,22 +302,22 @@ mod tests {
         let queue = Queue::default();
         keys(&queue, &[("slow", "1"), ("slow", "2"), ("b", "1"), ("b", "2")]);
         assert_eq!(queue.pop_where(|namespace| namespace != "slow"), Some(Key::Workflow(Name::new("b", "1"))));
-        assert_eq!(taken(&queue, |_| true), ["slow/1", "b/2", "slow/2"]);
+        assert_eq!(pop_all(&queue, |_| true), ["slow/1", "b/2", "slow/2"]);
     }
 
     #[test]
-    fn what_is_not_kept_is_forgotten_and_can_be_triggered_again() {
+    fn a_dropped_key_can_be_triggered_again() {
         let queue = Queue::default();
         keys(&queue, &[("a", "1"), ("b", "1"), ("b", "2"), ("c", "1")]);
         queue.retain(|key| &*key.name().namespace == "b" && &*key.name().name == "2");
         assert_eq!(queue.depth(), 1);
         keys(&queue, &[("a", "1"), ("b", "2")]);
-        assert_eq!(taken(&queue, |_| true), ["b/2", "a/1"]);
+        assert_eq!(pop_all(&queue, |_| true), ["b/2", "a/1"]);
         assert_eq!(queue.pop(), None);
     }
 
     #[test]
-    fn failures_count_until_a_look_succeeds() {
+    fn failures_are_counted_until_a_reconcile_succeeds() {
         let queue = Queue::default();
         queue.trigger(key("a"));
         queue.pop();

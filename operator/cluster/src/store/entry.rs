@@ -83,9 +83,9 @@ impl<K: ReconciledKind> Body<K> {
 /// The size of an object's JSON.
 #[derive(Clone, Copy, Default)]
 pub(super) struct JsonSize {
-    /// Its bytes.
+    /// The bytes of the JSON.
     pub(super) bytes: usize,
-    /// An upper bound of the number of its values: commas and brackets within strings count too.
+    /// An upper bound of the number of values in the JSON: commas and brackets within strings count too.
     values: usize,
 }
 
@@ -145,7 +145,7 @@ impl PackedObject {
         self.size
     }
 
-    /// Returns how many bytes it takes.
+    /// Returns the number of compressed bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }

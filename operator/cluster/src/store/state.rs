@@ -75,12 +75,12 @@ impl<K: ReconciledKind> StoreState<K> {
                     return (known.body.object().unwrap_or(object), false);
                 }
             } else if same && own && matches!(known.body, Body::Summary) {
-                // It was read again because its body is needed, so it is kept whole until its end is handled.
+                // The object was read again because its body is needed, so the body is kept until its end is handled.
             } else if same {
                 known.own |= own;
                 known.sent &= source == Source::Sent;
                 return (object, false);
-            } else if order(&known.version, &version) == Some(Ordering::Greater) {
+            } else if compare_versions(&known.version, &version) == Some(Ordering::Greater) {
                 return (object, false);
             }
         }
@@ -152,9 +152,9 @@ impl<K: ReconciledKind> StoreState<K> {
     }
 }
 
-/// Returns the order of two versions, or `None` if one of them is not a number. Kubernetes promises numbers, other
+/// Returns the order of two versions, or `None` if a version is not a number. Kubernetes promises numbers, other
 /// servers may not.
-pub(super) fn order(one: &str, other: &str) -> Option<Ordering> {
+pub(super) fn compare_versions(one: &str, other: &str) -> Option<Ordering> {
     if one == other {
         return Some(Ordering::Equal);
     }

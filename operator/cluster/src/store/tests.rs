@@ -26,7 +26,7 @@ fn version(store: &Store<Workflow>) -> String {
 }
 
 #[test]
-fn an_own_write_stays_the_newest_until_the_watch_has_passed_it() {
+fn an_own_write_stays_cached_until_a_newer_watch_event() {
     let store = Store::default();
     assert!(store.apply(workflow("8", "Running")));
     store.record(workflow("10", "Waiting"));
@@ -38,7 +38,7 @@ fn an_own_write_stays_the_newest_until_the_watch_has_passed_it() {
 }
 
 #[test]
-fn what_was_written_after_a_list_was_taken_survives_it() {
+fn an_object_that_is_newer_than_a_list_stays_cached() {
     let store = Store::default();
     store.record(workflow("10", "Waiting"));
     store.begin_list();
@@ -52,7 +52,7 @@ fn what_was_written_after_a_list_was_taken_survives_it() {
 }
 
 #[test]
-fn word_that_a_name_is_free_does_not_hide_what_was_made_under_it_since() {
+fn mark_absent_and_remove_keep_a_newer_object_of_the_same_name() {
     let store = Store::default();
     let name = Name::new("n", "w");
     store.apply(workflow("8", "Running"));
@@ -69,7 +69,7 @@ fn word_that_a_name_is_free_does_not_hide_what_was_made_under_it_since() {
 }
 
 #[test]
-fn after_a_lost_answer_only_the_server_is_believed() {
+fn a_stale_object_stays_stale_until_it_is_read() {
     let store = Store::default();
     store.apply(workflow("8", "Running"));
     store.mark_stale(&Name::new("n", "w"));
@@ -80,7 +80,7 @@ fn after_a_lost_answer_only_the_server_is_believed() {
 }
 
 #[test]
-fn packing_loses_nothing_and_shrinking_keeps_that_it_is_over() {
+fn a_released_object_is_whole_and_a_summary_is_finished() {
     let store = Store::default();
     let name = Name::new("n", "w");
     store.apply(workflow("8", "Waiting"));
@@ -107,7 +107,7 @@ fn large(name: &str, bytes: usize) -> Workflow {
 }
 
 #[test]
-fn two_hundred_large_workflows_at_rest_take_a_tenth_of_their_bytes() {
+fn two_hundred_released_workflows_take_a_tenth_of_their_bytes() {
     let store = Store::default();
     const BYTES: usize = 400_000;
     for n in 0..200 {
@@ -122,7 +122,7 @@ fn two_hundred_large_workflows_at_rest_take_a_tenth_of_their_bytes() {
 }
 
 #[test]
-fn small_objects_stay_as_they_are_until_as_many_others_came_to_rest() {
+fn small_objects_are_compressed_after_many_others_were_released() {
     let store = Store::default();
     let name = |n: usize| Name::new("n", &format!("w{n}"));
     let others = MOST_SMALL.get();
@@ -167,7 +167,7 @@ fn message(store: &Store<Workflow>, name: &str) -> Option<String> {
 }
 
 #[test]
-fn an_echo_of_what_was_sent_is_no_news_in_whatever_form_it_is_kept() {
+fn the_watch_event_of_a_sent_object_is_no_news() {
     let store = Store::default();
     let (small, big) = (workflow("10", "Waiting"), large("big", 100_000));
     store.record_sent(small.clone());
@@ -184,7 +184,7 @@ fn an_echo_of_what_was_sent_is_no_news_in_whatever_form_it_is_kept() {
 }
 
 #[test]
-fn an_echo_whose_free_form_json_has_its_keys_in_another_order_is_no_news() {
+fn a_watch_event_with_keys_in_another_order_is_no_news() {
     let read = |parameters: &str| {
         let request = json!({
             "workflow": {"name": "w", "uid": "u"}, "gate": {"name": "g", "path": "g", "visit": 1, "type": "step"},
@@ -213,7 +213,7 @@ fn an_echo_whose_free_form_json_has_its_keys_in_another_order_is_no_news() {
 }
 
 #[test]
-fn what_is_stored_replaces_what_was_sent_and_is_news() {
+fn a_stored_object_that_differs_from_the_sent_object_is_news() {
     for by_list in [false, true] {
         let store = Store::default();
         let (small, big) = (workflow("10", "Waiting"), large("big", 100_000));
@@ -243,7 +243,7 @@ fn a_changed_spec_of_the_same_version_is_news_too() {
 }
 
 #[test]
-fn of_what_was_sent_and_is_over_only_its_end_is_compared() {
+fn only_the_end_of_a_sent_object_is_compared_with_a_summary() {
     let store = Store::default();
     let name = Name::new("n", "w");
     store.record_sent(workflow("10", "Succeeded"));
@@ -257,7 +257,7 @@ fn of_what_was_sent_and_is_over_only_its_end_is_compared() {
 }
 
 #[test]
-fn an_answer_behind_its_echo_does_not_hide_what_is_stored() {
+fn an_answer_after_its_watch_event_keeps_the_stored_object() {
     let store = Store::default();
     let name = Name::new("n", "w");
     store.apply(workflow("9", "Running"));
@@ -272,7 +272,7 @@ fn an_answer_behind_its_echo_does_not_hide_what_is_stored() {
 }
 
 #[test]
-fn a_read_of_the_whole_object_settles_what_was_sent() {
+fn a_read_replaces_the_sent_object() {
     let store = Store::default();
     let name = Name::new("n", "w");
     store.record_sent(workflow("10", "Waiting"));
@@ -282,7 +282,7 @@ fn a_read_of_the_whole_object_settles_what_was_sent() {
 }
 
 #[test]
-fn an_object_is_counted_once_a_version() {
+fn the_size_of_each_version_is_counted_once() {
     let store = Store::default();
     let name = Name::new("n", "w");
     store.apply(workflow("9", "Waiting"));
@@ -320,7 +320,7 @@ fn a_compressed_object_that_is_in_use_is_not_decompressed_again() {
 }
 
 #[test]
-fn an_object_of_many_short_values_counts_as_what_it_takes_in_memory() {
+fn memory_of_an_object_of_many_short_values_counts_each_value() {
     let (store, name) = (Store::default(), Name::new("n", "w"));
     let with = |version: &str, value: serde_json::Value| {
         let mut object = serde_json::to_value(workflow(version, "Waiting")).unwrap();
@@ -339,7 +339,7 @@ fn an_object_of_many_short_values_counts_as_what_it_takes_in_memory() {
 }
 
 #[test]
-fn large_objects_wait_for_their_reconciles_compressed_and_others_as_they_are() {
+fn only_large_objects_are_compressed_when_they_are_received() {
     let store = Store::default();
     for number in 0..16 {
         let mut large = serde_json::to_value(workflow("1", "Waiting")).unwrap();
