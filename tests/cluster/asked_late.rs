@@ -38,7 +38,8 @@ async fn forbid_approvals(runs: &Runs) -> Api<ResourceQuota> {
 #[tokio::test]
 async fn a_gate_whose_approval_a_quota_refused_is_not_approved_by_timeout() {
     let server = Loopback::start(|_, _| text(200, "paid")).await.unwrap();
-    let count_sent = |path: &str| server.received().iter().filter(|request| request.what == format!("POST /{path}")).count();
+    let count_sent =
+        |path: &str| server.received().iter().filter(|request| request.what == format!("POST /{path}")).count();
     let cluster = Cluster::operated().unwrap();
     let (runs, twin) = tokio::join!(Runs::on(cluster.clone(), "late"), Runs::on(cluster, "in-time"));
     let quotas = forbid_approvals(&runs).await;

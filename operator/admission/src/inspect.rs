@@ -96,9 +96,8 @@ async fn read(client: &Client, mutating: bool, crds: &[String], service: &str) -
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let (params, question) = (PostParams::default(), SelfSubjectReview::default());
     let services = Api::<APIService>::all(client.clone());
-    let policies = async {
-        if mutating { futures::try_join!(list_all(client), list_all(client)).map(Some) } else { Ok(None) }
-    };
+    let policies =
+        async { if mutating { futures::try_join!(list_all(client), list_all(client)).map(Some) } else { Ok(None) } };
     let (validating, validating_bindings, mutating, webhooks, crds, service, review) = futures::try_join!(
         list_all(client),
         list_all(client),

@@ -1,4 +1,5 @@
-//! Turns of language models: a trait, and the providers behind it.
+//! Turns of language models: a trait, and the providers behind it. `api/src/workflow/provider.rs` has their fields in a
+//! Workflow.
 //!
 //! Prompts, answers and keys are neither stored nor logged. The cost of a turn is in its reply. The caller keeps the
 //! conversation and decides about another attempt.

@@ -1,4 +1,4 @@
-//! HTTP calls: the allowed content of a request, and the content of an answer.
+//! HTTP calls: the allowed content of a request, and the content of an answer. `http/client.rs` sends them.
 //!
 //! **Invariant:** no step sets a header that belongs to the connection. No error and no `Debug` output shows a query, a
 //! header's value or a body, because they may hold secrets.

@@ -133,7 +133,9 @@ impl AnswerShape {
 fn kinds(schema: &Map<String, Value>) -> Vec<Kind> {
     let mut kinds = match schema.get("type") {
         Some(Value::String(name)) => Vec::from_iter(Kind::from_schema_type(name)),
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).filter_map(Kind::from_schema_type).collect(),
+        Some(Value::Array(names)) => {
+            names.iter().filter_map(Value::as_str).filter_map(Kind::from_schema_type).collect()
+        }
         _ => Kind::ALL.to_vec(),
     };
     if let Some(constant) = schema.get("const") {

@@ -266,7 +266,9 @@ impl Visitor for PatternReader<'_> {
     fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), String> {
         match item {
             ClassSetItem::Literal(literal) => self.check_literal(literal),
-            ClassSetItem::Range(range) => self.check_literal(&range.start).and_then(|()| self.check_literal(&range.end)),
+            ClassSetItem::Range(range) => {
+                self.check_literal(&range.start).and_then(|()| self.check_literal(&range.end))
+            }
             ClassSetItem::Unicode(class) => self.check_unicode_class(class),
             ClassSetItem::Perl(class) => {
                 self.rewrite_perl_class(class);

@@ -1,4 +1,5 @@
-//! Serves HTTP/1 with bounded connections, so that no client can keep others out.
+//! Serves HTTP/1 with bounded connections, so that no client can keep others out. The programs bind the sockets, in
+//! `signoff-operator/main.rs` and `signoff-web/main.rs`.
 //!
 //! **Invariant:** a connection waits for its peer only for a bounded time: for a request, for the rest of a request, or
 //! until its answer is read. It ends earlier if another connection needs its place. The peer is the address at the

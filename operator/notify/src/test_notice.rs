@@ -166,7 +166,9 @@ impl ChannelTest {
             }
             (_, None) => Ok((Recipient::Channel, "the channel itself".to_owned())),
             (ChannelKind::Smtp(_), Some(user)) => recipient_of_user(people, user, Medium::Mail),
-            (ChannelKind::Slack(slack), Some(user)) if slack.direct_messages => recipient_of_user(people, user, Medium::Slack),
+            (ChannelKind::Slack(slack), Some(user)) if slack.direct_messages => {
+                recipient_of_user(people, user, Medium::Slack)
+            }
             (ChannelKind::Slack(_), Some(_)) => {
                 Err("the channel sends no direct messages; set slack.directMessages, or leave --to out".to_owned())
             }

@@ -62,7 +62,10 @@ pub fn lines(request: &ApprovalRequest, run: Option<&PlannedRun<'_>>, verdict: V
     match verdict {
         Verdict::Reject if !request.after_reject.is_empty() => {
             let named = |name: &String| run.spec.steps.iter().find(|step| step.name == *name);
-            sequel_line().into_iter().chain(request.after_reject.iter().filter_map(named).map(|step| run.line(step))).collect()
+            sequel_line()
+                .into_iter()
+                .chain(request.after_reject.iter().filter_map(named).map(|step| run.line(step)))
+                .collect()
         }
         Verdict::Reject | Verdict::Abort | Verdict::Escalate | Verdict::Defer => sequel_line(),
         Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry => {
@@ -211,7 +214,9 @@ impl<'w> PlannedRun<'w> {
             (Some(GatePlace::End(then)), _) => release_lines(&then, gate.type_, verdict),
             (None, Some(step)) => match (gate.type_, verdict) {
                 (GateType::ErrorEscalation, Verdict::Modify) => self.repeat_lines(step, StepState::Changed),
-                (GateType::ErrorEscalation, Verdict::Retry | Verdict::Respond) => self.repeat_lines(step, StepState::Again),
+                (GateType::ErrorEscalation, Verdict::Retry | Verdict::Respond) => {
+                    self.repeat_lines(step, StepState::Again)
+                }
                 (GateType::OutputValidation, Verdict::Retry) => self.repeat_lines(step, StepState::Again),
                 (_, Verdict::Retry) => vec![ASKS_AGAIN.to_owned()],
                 (_, _) => self.lines_after_step(step, request),
@@ -271,7 +276,9 @@ impl<'w> PlannedRun<'w> {
         if let (Some(drafts), ".review") = (&pattern.evaluator_optimizer, &*place) {
             let scored = self.before_turn(".evaluator");
             return Some(match verdict {
-                Verdict::Approve => std::iter::once("this draft is the result".to_owned()).chain(self.end_lines()).collect(),
+                Verdict::Approve => {
+                    std::iter::once("this draft is the result".to_owned()).chain(self.end_lines()).collect()
+                }
                 Verdict::Modify => vec![format!("your draft is scored next{scored}")],
                 Verdict::Respond
                 | Verdict::Skip
@@ -343,7 +350,9 @@ impl<'w> PlannedRun<'w> {
             steps.into_iter().skip_while(|other| other.name != step.name).skip(1).collect()
         };
         let of_branch = || self.ordered_steps().into_iter().filter(|other| other.branch == step.branch).collect();
-        let Some(pattern) = &self.spec.pattern else { return self.chain_lines(&rest_of(self.ordered_steps()), Some(request)) };
+        let Some(pattern) = &self.spec.pattern else {
+            return self.chain_lines(&rest_of(self.ordered_steps()), Some(request));
+        };
         if pattern.routing.is_some() {
             return self.chain_lines(&rest_of(of_branch()), Some(request));
         }

@@ -23,7 +23,8 @@ pub fn parameters_to_edit(schema: &Value, reviewed: Option<&str>) -> Map<String,
             single(only, Value::from(text))
         }
         _ => {
-            let known = parse_call(text).map(|call| fields.keys().filter_map(|name| editable_field(&call, name)).collect());
+            let known =
+                parse_call(text).map(|call| fields.keys().filter_map(|name| editable_field(&call, name)).collect());
             known.filter(|known: &Map<_, _>| !known.is_empty()).unwrap_or(example)
         }
     }

@@ -160,7 +160,9 @@ pub fn differences(sent: &Entry, stored: Option<&Value>, me: &Me) -> Vec<String>
     fields
         .into_iter()
         .filter(|field| !is_same(field, sent.get(*field), stored.get(*field), me))
-        .map(|field| format!("{field}: sent {}, stored {}", render_value(sent.get(field)), render_value(stored.get(field))))
+        .map(|field| {
+            format!("{field}: sent {}, stored {}", render_value(sent.get(field)), render_value(stored.get(field)))
+        })
         .collect()
 }
 

@@ -298,7 +298,9 @@ impl Confirmed {
         let stored = match server.send(&proposed.seen, &proposed.entry, false).await {
             Ok(stored) => stored,
             Err(error) => match S::meaning(&error) {
-                Meaning::Refused => return Err(NotRecorded::Refused(proposed.explain_refusal(server, error, now).await)),
+                Meaning::Refused => {
+                    return Err(NotRecorded::Refused(proposed.explain_refusal(server, error, now).await));
+                }
                 Meaning::NotStored => return Err(NotRecorded::Failed(error)),
                 Meaning::Unanswered => match server.read().await {
                     Ok(seen) if is_new(&seen, &proposed) => seen,

@@ -67,7 +67,10 @@ impl Counter {
     /// # Errors
     /// Counting the decisions costs too much.
     pub async fn count(&self, approval: &Approval, now: Moment) -> Result<ApprovalStatus, CountError> {
-        self.evaluator.run(evaluation_subject(approval), tally_work(approval, now)).await.map_err(CountError::Uncountable)
+        self.evaluator
+            .run(evaluation_subject(approval), tally_work(approval, now))
+            .await
+            .map_err(CountError::Uncountable)
     }
 
     /// Returns the same as [`Counter::count`], and blocks the calling thread.

@@ -206,9 +206,7 @@ const UID_HYPHENS: [usize; 4] = [8, 13, 18, 23];
 /// Whether a text has the form of a UID, which is the form of the UIDs of Pods.
 fn is_uid(text: &str) -> bool {
     text.len() == 36
-        && text
-            .char_indices()
-            .all(|(at, c)| if UID_HYPHENS.contains(&at) { c == '-' } else { c.is_ascii_hexdigit() })
+        && text.char_indices().all(|(at, c)| if UID_HYPHENS.contains(&at) { c == '-' } else { c.is_ascii_hexdigit() })
 }
 
 impl fmt::Display for OperatorState {

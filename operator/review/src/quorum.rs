@@ -61,7 +61,8 @@ pub fn cell(approval: &Approval) -> String {
         let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
         return format!("{}/{}", tally.have, request.threshold());
     }
-    let cells: Vec<_> = progress(approval).iter().map(|progress| format!("{}/{}", progress.have, progress.needed)).collect();
+    let cells: Vec<_> =
+        progress(approval).iter().map(|progress| format!("{}/{}", progress.have, progress.needed)).collect();
     cells.join(",")
 }
 
@@ -93,7 +94,8 @@ pub fn agreement(approval: &Approval) -> String {
 /// Returns the approvers without the excluded users, or all approvers if none would be left.
 pub fn possible(approval: &Approval) -> Vec<Subject> {
     let request = &approval.spec.request;
-    let is_requester = |name: &String| request.bars_requester() && request.requesters().any(|requester| requester == name);
+    let is_requester =
+        |name: &String| request.bars_requester() && request.requesters().any(|requester| requester == name);
     let is_excluded = |subject: &&Subject| {
         let name = &subject.name;
         subject.kind == SubjectKind::User && (request.excluded.contains(name) || is_requester(name))

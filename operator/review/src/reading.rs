@@ -77,7 +77,8 @@ fn run_problem(seen: &Seen, run: &RunNow) -> Option<Problem> {
         RunFound::There { .. } => {}
     }
     let own = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let differs = run.conditions.iter().chain(own).find(|condition| condition.type_ == GUARDED && condition.status == "False");
+    let differs =
+        run.conditions.iter().chain(own).find(|condition| condition.type_ == GUARDED && condition.status == "False");
     differs.map(|condition| Problem::Unguarded(one_line(&condition.message, 1024)))
 }
 

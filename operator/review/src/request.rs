@@ -187,11 +187,23 @@ mod tests {
     fn a_deadline_at_a_call_says_whether_the_call_runs_and_the_run_continues() {
         let (call, question) = (sample::call().spec.request, sample::question().spec.request);
         let after_reject = ["the agent, which is told the reason"];
-        assert_eq!(timeout_effect(&call, TimeoutAction::Reject, &after_reject), "it counts as rejected, and the agent is told");
+        assert_eq!(
+            timeout_effect(&call, TimeoutAction::Reject, &after_reject),
+            "it counts as rejected, and the agent is told"
+        );
         assert_eq!(timeout_effect(&call, TimeoutAction::Reject, &[]), "it counts as rejected", "the run ends");
-        assert_eq!(timeout_effect(&call, TimeoutAction::Skip, &after_reject), "the call does not run, and the agent is told");
-        assert_eq!(timeout_effect(&question, TimeoutAction::Reject, &after_reject), "it counts as rejected, and the agent is told");
-        assert_eq!(timeout_effect(&question, TimeoutAction::Skip, &after_reject), "the agent gets no answer and continues");
+        assert_eq!(
+            timeout_effect(&call, TimeoutAction::Skip, &after_reject),
+            "the call does not run, and the agent is told"
+        );
+        assert_eq!(
+            timeout_effect(&question, TimeoutAction::Reject, &after_reject),
+            "it counts as rejected, and the agent is told"
+        );
+        assert_eq!(
+            timeout_effect(&question, TimeoutAction::Skip, &after_reject),
+            "the agent gets no answer and continues"
+        );
     }
 
     #[test]

@@ -181,8 +181,9 @@ async fn costs(harness: &Harness, sample: &Sample, count: usize) -> Result<[Cost
     let meter = Meter::calibrate(harness).await?;
 
     let bodies = bodies_of_workflows(sample, count)?;
-    let (create_workflow, created) =
-        meter.measure(count, async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await).await?;
+    let (create_workflow, created) = meter
+        .measure(count, async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await)
+        .await?;
     let puts = ceiling::statuses(&created, &workflows, &sample.waiting)?;
     let (open, opened) =
         meter.measure(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
@@ -195,7 +196,8 @@ async fn costs(harness: &Harness, sample: &Sample, count: usize) -> Result<[Cost
     // An Event allocates so little that many are needed to tell it from the API server's own work.
     let many = count * EVENTS;
     let bodies = ceiling::bodies(many, |index| Ok(sample.event(&sample::name(index))))?;
-    let (event, _) = meter.measure(many, async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
+    let (event, _) =
+        meter.measure(many, async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
 
     Ok([create_workflow, open, create_approval, vote, decide, finish, event])
 }

@@ -28,7 +28,7 @@ use self::closed_loop::ClosedLoop;
 use self::long_runs::LongRuns;
 use self::open_loop::OpenLoop;
 use self::report::{Measured, Replay};
-pub(super) use self::runs::{ENDED, with_time_limit, for_each_end, wait_for_ends, warm_up, watch_ends};
+pub(super) use self::runs::{ENDED, for_each_end, wait_for_ends, warm_up, watch_ends, with_time_limit};
 use super::audit::Audit;
 use super::ceiling::Ceiling;
 use super::harness::{self, Harness};

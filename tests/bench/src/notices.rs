@@ -23,7 +23,7 @@ use signoff_tests::say;
 
 use self::receiver::Receiver;
 use super::counters::Counters;
-use super::gates::{with_time_limit, wait_for_ends, warm_up, watch_ends};
+use super::gates::{wait_for_ends, warm_up, watch_ends, with_time_limit};
 use super::goal::{Figure, Goal, figures, render_table};
 use super::harness::{self, Harness, approver_user};
 use super::processors::{OPERATOR, Reading, Used};

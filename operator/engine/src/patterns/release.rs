@@ -157,7 +157,9 @@ async fn render_part<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderErro
 
 fn render_outputs<'a>(run: &Run<'a>, pattern: &PatternResult<'a>, seq: Seq) -> Result<String, RenderError> {
     match &run.plan.outputs {
-        Some(template) => Ok(template.render(&scope::general(run, &pattern.step_scope, template.references(), seq)?)?),
+        Some(template) => {
+            Ok(template.render(&scope::general(run, &pattern.step_scope, template.references(), seq)?)?)
+        }
         None => render_exact(&(pattern.result)(run, seq)?),
     }
 }

@@ -267,7 +267,8 @@ impl PlannedStep {
         });
         let asks = self.start.is_some() || !self.policy_gates.is_empty();
         let escalates = self.escalation.is_some() && !self.escalates_unknown_only;
-        let is_eligible = self.is_agent() && !self.is_scripted(plan) && self.retry.limit.is_none() && !asks && !escalates;
+        let is_eligible =
+            self.is_agent() && !self.is_scripted(plan) && self.retry.limit.is_none() && !asks && !escalates;
         if is_eligible && is_temporary { REPEATED_BY_ITSELF } else { 0 }
     }
 

@@ -90,7 +90,8 @@ impl CallHistory {
 
     /// Adds a record that begins during the replay, if it is a call of a tool.
     pub(crate) fn add_call(&self, record: &StepRecord) {
-        let Some((step, input)) = RecordPath::new(&record.path).turn_above().and_then(|_| step_and_input(record)) else {
+        let Some((step, input)) = RecordPath::new(&record.path).turn_above().and_then(|_| step_and_input(record))
+        else {
             return;
         };
         self.equal.borrow_mut().entry((step, input)).or_default().push((record.path.clone(), record.attempt));

@@ -19,7 +19,8 @@ pub(crate) fn expanded(gate: &Gate, plans: bool) -> Vec<Cow<'_, Gate>> {
         Cow::Owned(Gate { name, type_: Some(type_), preset: Some(preset), ..gate.clone() })
     };
     let destructive = || preset_gate("destructive", SpecGateType::DestructiveActions);
-    let strict = || vec![preset_gate("tools", SpecGateType::ToolExecution), preset_gate("final", SpecGateType::FinalResponse)];
+    let strict =
+        || vec![preset_gate("tools", SpecGateType::ToolExecution), preset_gate("final", SpecGateType::FinalResponse)];
     match preset {
         Preset::Minimal => vec![destructive()],
         Preset::Standard => {

@@ -138,8 +138,11 @@ impl AgentQuestions {
                 if items.is_empty() {
                     return Err("questions: at least one is needed".to_owned());
                 }
-                let read: Result<Vec<_>, String> =
-                    items.iter().enumerate().map(|(at, item)| parse_question(&format!("questions[{at}]"), item)).collect();
+                let read: Result<Vec<_>, String> = items
+                    .iter()
+                    .enumerate()
+                    .map(|(at, item)| parse_question(&format!("questions[{at}]"), item))
+                    .collect();
                 read?.into_iter().unzip()
             }
         };
@@ -241,7 +244,9 @@ fn parse_options(fields: &Map<String, Value>, at: &str) -> Result<Vec<Choice>, S
 /// Parses the context: a text, or an object as JSON text.
 fn parse_context(fields: &Map<String, Value>) -> Result<Option<String>, String> {
     match fields.get("context") {
-        Some(object @ Value::Object(_)) => bounded_text(&json!(object.to_string()), "context", MAX_CONTEXT_CHARS).map(Some),
+        Some(object @ Value::Object(_)) => {
+            bounded_text(&json!(object.to_string()), "context", MAX_CONTEXT_CHARS).map(Some)
+        }
         _ => optional_text(fields, "", "context", MAX_CONTEXT_CHARS),
     }
 }

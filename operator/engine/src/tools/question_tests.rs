@@ -113,7 +113,11 @@ fn hostile_questions_are_refused_in_one_sentence() {
         (ASK_HUMAN, with_question(json!({})), "questions[0].question: is missing"),
         (ASK_HUMAN, with_question(json!({"question": " \u{0}\u{200b}\n"})), "questions[0].question: must not be empty"),
         (ASK_HUMAN, with_question(json!({"question": 1})), "questions[0].question: must be a text"),
-        (ASK_HUMAN, with_question(json!({"question": long})), "questions[0].question: has 5000 characters; the maximum is 1024"),
+        (
+            ASK_HUMAN,
+            with_question(json!({"question": long})),
+            "questions[0].question: has 5000 characters; the maximum is 1024",
+        ),
         (
             ASK_HUMAN,
             with_question(json!({"question": "?", "options": [{"label": long}]})),
@@ -144,7 +148,11 @@ fn hostile_questions_are_refused_in_one_sentence() {
             with_question(json!({"question": "?", "multiple": true})),
             "questions[0].multiple: needs options; add options or leave multiple out",
         ),
-        (ASK_HUMAN, with_question(json!({"question": "?", "multiple": "yes"})), "questions[0].multiple: must be true or false"),
+        (
+            ASK_HUMAN,
+            with_question(json!({"question": "?", "multiple": "yes"})),
+            "questions[0].multiple: must be true or false",
+        ),
         (
             ASK_HUMAN,
             with_question(json!({"question": "?", "allowText": false})),

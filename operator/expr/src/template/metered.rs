@@ -35,7 +35,9 @@ const CHARGES: [(&str, Charge); 10] = [
     }),
     (MAP, |meter, operands| operands.iter().step_by(2).try_for_each(|key| meter.deep(key))),
     // A text is cut by characters, which have up to four bytes.
-    (SLICE, |meter, operands| operands.first().map_or(Ok(()), |value| meter.take(value.as_str().map_or(0, str::len) * 4))),
+    (SLICE, |meter, operands| {
+        operands.first().map_or(Ok(()), |value| meter.take(value.as_str().map_or(0, str::len) * 4))
+    }),
     (LOOP, |meter, operands| operands.iter().try_for_each(|value| meter.shallow(value))),
     (CHANGED, |meter, operands| operands.iter().skip(1).try_for_each(|value| meter.deep(value))),
 ];

@@ -83,7 +83,9 @@ fn add_own_filters(env: &mut Environment<'static>) {
     env.add_filter("capitalize", |state: &mut State, v: &Value| own::change_text(state, v, own::capitalize));
     env.add_filter("lower", |state: &mut State, v: &Value| own::change_text(state, v, str::to_lowercase));
     env.add_filter("string", |state: &mut State, v: &Value| own::change_text(state, v, str::to_owned));
-    env.add_filter("title", |state: &mut State, v: &Value| own::change_text(state, v, |s| filters::title(Cow::Borrowed(s))));
+    env.add_filter("title", |state: &mut State, v: &Value| {
+        own::change_text(state, v, |s| filters::title(Cow::Borrowed(s)))
+    });
     env.add_filter("upper", |state: &mut State, v: &Value| own::change_text(state, v, str::to_uppercase));
     env.add_filter("join", own::join);
     env.add_filter("regex_search", own::regex_search);
@@ -131,9 +133,15 @@ fn add_engine_filters(env: &mut Environment<'static>) {
     add_metered(env, "dictsort", Value::from_function(filters::dictsort), |meter, operands| {
         own::charge_order(meter, operands, true)
     });
-    add_metered(env, "max", Value::from_function(filters::max), |meter, operands| own::charge_order(meter, operands, false));
-    add_metered(env, "min", Value::from_function(filters::min), |meter, operands| own::charge_order(meter, operands, false));
-    add_metered(env, "sort", Value::from_function(filters::sort), |meter, operands| own::charge_order(meter, operands, true));
+    add_metered(env, "max", Value::from_function(filters::max), |meter, operands| {
+        own::charge_order(meter, operands, false)
+    });
+    add_metered(env, "min", Value::from_function(filters::min), |meter, operands| {
+        own::charge_order(meter, operands, false)
+    });
+    add_metered(env, "sort", Value::from_function(filters::sort), |meter, operands| {
+        own::charge_order(meter, operands, true)
+    });
     add_metered(env, "unique", Value::from_function(filters::unique), own::charge_unique);
 }
 

@@ -259,7 +259,10 @@ mod tests {
     }
 
     /// Connects without TLS, as if TLS had begun.
-    async fn connect_as_if_secured(address: SocketAddr, greeting: &'static [u8]) -> Result<AsyncSmtpConnection, smtp::Error> {
+    async fn connect_as_if_secured(
+        address: SocketAddr,
+        greeting: &'static [u8],
+    ) -> Result<AsyncSmtpConnection, smtp::Error> {
         let stream = TcpStream::connect(address).await.unwrap();
         let bounded = BoundedStream { stream, left: MOST_BYTES };
         let stream = AsyncNetworkStream::use_existing_tokio1(Box::new(bounded));

@@ -258,7 +258,11 @@ fn every_gate_between_the_agents_of_a_pattern_is_listed_before_it_asks() {
 
     let drafts = json!({"producer": "writer", "evaluator": {"agent": "critic"}, "reviewGate": "look"});
     let spec = json!({"pattern": {"evaluatorOptimizer": drafts}, "gates": [ask("look")]});
-    assert_gates_asked(spec, &of_policies(), &["intake", "second", "guard-producer", "guard-evaluator", "look", "exit"]);
+    assert_gates_asked(
+        spec,
+        &of_policies(),
+        &["intake", "second", "guard-producer", "guard-evaluator", "look", "exit"],
+    );
 
     let parts = json!({"orchestrator": {"agent": "lead"}, "worker": {"agent": "clerk"}, "decompositionReview": "parts",
         "reduceReview": "look", "reduce": "merge"});

@@ -135,7 +135,10 @@ fn branches_end_together_and_a_route_alone() {
     let router = json!({"agent": "clerk", "input": "which?", "review": "route"});
     let route = gate("route", &json!({}));
     let spec = json!({"pattern": {"routing": {"router": router}}, "steps": steps, "gates": [route]});
-    assert_eq!(after(&run_at_gate(spec.clone(), "left/review"), Verdict::Approve), ["step more: a text of the run", ENDS]);
+    assert_eq!(
+        after(&run_at_gate(spec.clone(), "left/review"), Verdict::Approve),
+        ["step more: a text of the run", ENDS]
+    );
     let mut run = of_type(GateType::PlanApproval, run_at_gate(spec, ".review"));
     assert_eq!(after(&run, Verdict::Approve), ["the steps of the chosen route run"]);
     assert_eq!(after(&run, Verdict::Retry), ["agent clerk chooses again, and this gate asks again"]);
@@ -326,7 +329,8 @@ fn a_run_that_cannot_be_planned_has_only_the_sequel() {
 /// Returns the label of a question about a call. `gates`, `added`: the gates of the spec and of policies. `names`: the
 /// gates that ask.
 fn label_at_call(gates: &Value, added: &Value, names: &[&str]) -> &'static str {
-    let (mut approval, run) = run_with_added_gates(json!({"gates": gates, "steps": [text("draft")]}), added.clone(), "draft");
+    let (mut approval, run) =
+        run_with_added_gates(json!({"gates": gates, "steps": [text("draft")]}), added.clone(), "draft");
     let request = &mut approval.spec.request;
     let digest = request.spec_digest.clone();
     *request = sample::call().spec.request;
@@ -368,7 +372,10 @@ fn the_steps_of_a_run_are_listed_in_order_with_their_targets() {
     };
     let spec = json!({"steps": [text("draft"), gate("review", &json!({})), post("apply")]});
     let apply = "step apply: POST http://apply.svc/run; if it fails the run fails";
-    assert_eq!(steps_of(spec.clone(), 9), ["step draft: a text of the run", "gate review asks alice, group ops", apply]);
+    assert_eq!(
+        steps_of(spec.clone(), 9),
+        ["step draft: a text of the run", "gate review asks alice, group ops", apply]
+    );
     assert_eq!(steps_of(spec, 1), ["step draft: a text of the run", "and 2 more"]);
     let (mut left, mut right) = (plain("apply"), text("draft"));
     (left["branch"], right["branch"]) = (json!("left"), json!("right"));

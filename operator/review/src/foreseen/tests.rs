@@ -35,7 +35,10 @@ fn a_quorum_is_counted_as_the_operator_counts() {
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].threshold = 2;
     approval.spec.request.quorums[0].reject_policy = Some(RejectPolicy::Threshold);
-    assert_eq!(line_after(&mut approval, "dora", Decision::new(Verdict::Reject)), "Reject recorded (2 people are needed)");
+    assert_eq!(
+        line_after(&mut approval, "dora", Decision::new(Verdict::Reject)),
+        "Reject recorded (2 people are needed)"
+    );
 }
 
 /// The page foresees the effect of each verdict before a reason is typed.
@@ -44,7 +47,7 @@ fn a_decision_without_a_reason_is_counted_where_the_gate_requires_one() {
     let mut approval = sample::approval();
     approval.spec.request.require_reason = Some(true);
     sample::seal(&mut approval);
-    assert_eq!(after(&mut approval, "alice", Decision::new(Verdict::Approve)), "approved");
+    assert_eq!(line_after(&mut approval, "alice", Decision::new(Verdict::Approve)), "approved");
 }
 
 #[test]

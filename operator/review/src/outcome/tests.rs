@@ -58,7 +58,10 @@ fn an_outcome_as_voted_has_the_effect_on_the_run() {
         assert_eq!(line_of(&approval, verdict), words);
     }
     approval.spec.request.after_reject = vec!["send".to_owned(), "log".to_owned()];
-    assert_eq!(line_of(&approval, Verdict::Reject), "rejected; the run goes on with send or log, as its conditions say");
+    assert_eq!(
+        line_of(&approval, Verdict::Reject),
+        "rejected; the run goes on with send or log, as its conditions say"
+    );
 }
 
 #[test]

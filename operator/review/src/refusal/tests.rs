@@ -145,7 +145,10 @@ fn the_first_reason_for_a_refusal_is_returned() {
     let status = approval.status.get_or_insert_default();
     status.phase = ApprovalPhase::Superseded;
     status.outcome = Some(Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, ..Outcome::default() });
-    assert!(matches!(sentence(&approval, &me, Verdict::Approve, None), Some(Refusal::Closed { is_superseded: true, .. })));
+    assert!(matches!(
+        sentence(&approval, &me, Verdict::Approve, None),
+        Some(Refusal::Closed { is_superseded: true, .. })
+    ));
 }
 
 #[test]

@@ -122,7 +122,8 @@ fn must_not_be_repeated(workflow: &Workflow, record: &StepRecord) -> bool {
         let of_step = |tool: &&Tool| is_call && tool.step == step.name;
         changes_something(spec, step, record.kind)
             || spec.tools.iter().filter(of_step).any(|tool| {
-                is_call_kind(record.kind) && tool.effects_of(step).is_none_or(|effects| effects == Effects::Irreversible)
+                is_call_kind(record.kind)
+                    && tool.effects_of(step).is_none_or(|effects| effects == Effects::Irreversible)
             })
     })
 }
@@ -203,7 +204,9 @@ mod tests {
     #[test]
     fn records_that_cannot_be_read_forbid_the_repetition() {
         let segment = json!([{"digest": format!("sha256:{}", "0".repeat(64)), "size": 9, "records": 7, "through": 9}]);
-        assert!(repetition_of(json!([]), &segment).refusal().unwrap().starts_with("7 records of the run cannot be read"));
+        assert!(
+            repetition_of(json!([]), &segment).refusal().unwrap().starts_with("7 records of the run cannot be read")
+        );
     }
 
     #[test]

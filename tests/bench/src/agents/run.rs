@@ -9,7 +9,7 @@ use signoff_tests::mcp::McpVersion;
 
 use super::Load;
 use crate::counters::Counters;
-use crate::gates::{with_time_limit, wait_for_ends, watch_ends};
+use crate::gates::{wait_for_ends, watch_ends, with_time_limit};
 use crate::harness::Harness;
 use crate::processors::{API_SERVER, OPERATOR, Reading, Used};
 use crate::server::{SERVER, Server, TOOL};

@@ -96,5 +96,9 @@ fn share(
 /// Returns the largest number of requests of one sort for a Workflow in the audit log, among the selected runs.
 fn most_requests(measured: &Measured, sort: Sort, is_selected: fn(&CountedRun) -> bool) -> Option<Figure> {
     let runs = measured.counted.iter().filter(|run| is_selected(run));
-    find_worst(runs.map(|run| Figure { value: run.a_workflow(sort), others: run.others, is_counted_alike: run.is_counted_alike() }))
+    find_worst(runs.map(|run| Figure {
+        value: run.a_workflow(sort),
+        others: run.others,
+        is_counted_alike: run.is_counted_alike(),
+    }))
 }

@@ -111,7 +111,8 @@ async fn measure(
         crowd::post(&harness.requester, &workflows, body).await?;
         let watch = runs::watch_ends(harness, &namespace).await?;
         let ending = runs::wait_for_ends(watch, index + 1);
-        runs::with_time_limit(limit, operator, &format!("the run {name} of {steps} steps has not ended"), ending).await?;
+        runs::with_time_limit(limit, operator, &format!("the run {name} of {steps} steps has not ended"), ending)
+            .await?;
     }
     let took = began.elapsed();
     let (rest, after) = Counters::read_at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;

@@ -62,7 +62,8 @@ pub(super) async fn hold(harness: &Harness, audit: &Audit, count: usize) -> Resu
     let operator = harness.operator_unready().await?;
     let before = Reading::take(harness, Some(&operator))?;
     let (age, looked) = (process::age(operator.pid())?, Instant::now());
-    let ended = runs::with_limit_for_gates(count, &operator, "found", runs::wait_for_ends(watch, decided.len())).await?;
+    let ended =
+        runs::with_limit_for_gates(count, &operator, "found", runs::wait_for_ends(watch, decided.len())).await?;
     let last = ended.values().max().copied().unwrap_or(looked);
     let others = Reading::take(harness, Some(&operator))?.since(&before).others().max(idle_others);
     let caught_up = age + last.saturating_duration_since(looked);

@@ -169,7 +169,10 @@ fn requests(runs: &[CountedRun]) -> String {
     for (name, sort) in [("all state writes", Sort::State), ("all Events", Sort::Event), ("all reads", Sort::Read)] {
         rows.push((name, of(&|run| hundredths(run.a_workflow(sort)))));
     }
-    rows.push(("the operator counts the same", of(&|run| if run.is_counted_alike() { "yes" } else { "NO" }.to_owned())));
+    rows.push((
+        "the operator counts the same",
+        of(&|run| if run.is_counted_alike() { "yes" } else { "NO" }.to_owned()),
+    ));
     rows.push(("processors used by others", of(&|run| hundredths(run.others))));
     let workflows = runs.first().map_or(0, |run| run.workflows);
     let mut head = vec![format!("Requests a Workflow, of {workflows}")];

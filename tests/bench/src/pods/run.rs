@@ -75,7 +75,8 @@ impl Run<'_> {
             Ok((asked, sights.until(&name, |sight| sight.after).await))
         });
         let acting = sights.run_while_watching(self.harness, &namespace, acting);
-        let done = gates::with_time_limit(time_limit(self.count), self.operator, "not all runs have ended", acting).await?;
+        let done =
+            gates::with_time_limit(time_limit(self.count), self.operator, "not all runs have ended", acting).await?;
         for (asked, sight) in done.into_iter().filter(|_| self.with_pod) {
             times.add(asked, sight.before, sight, sight.after)?;
         }

@@ -58,10 +58,12 @@ fn open_gates_block_only_their_descendants() {
 
 #[test]
 fn max_parallel_bounds_the_calls_in_flight_and_gates_do_not_count() {
-    let mut spec =
-        dag_spec(json!(
-            [hitl("gate", json!({})), agent("one", "a", "1"), agent("two", "a", "2"), agent("three", "a", "3"),]
-        ));
+    let mut spec = dag_spec(json!([
+        hitl("gate", json!({})),
+        agent("one", "a", "1"),
+        agent("two", "a", "2"),
+        agent("three", "a", "3"),
+    ]));
     spec["pattern"]["dag"]["maxParallel"] = json!(2);
     let mut run = TestRun::of(spec);
     assert_eq!(run.calls(), ["one@1", "two@1"]);
@@ -78,8 +80,11 @@ fn duplicate_names_unknown_dependencies_and_cycles_are_refused() {
         found_errors.iter().any(|c| c.contains("steps[0].dependsOn: there is no step nobody; there are one")),
         "{found_errors:?}"
     );
-    let found_errors =
-        errors(dag_spec(json!([with_dependencies(set("one", "x"), &["two"]), with_dependencies(set("two", "x"), &["one"]), set("three", "x"),])));
+    let found_errors = errors(dag_spec(json!([
+        with_dependencies(set("one", "x"), &["two"]),
+        with_dependencies(set("two", "x"), &["one"]),
+        set("three", "x"),
+    ])));
     assert!(found_errors[0].contains("one, two depend on each other in a cycle"), "{found_errors:?}");
 }
 
@@ -118,7 +123,10 @@ fn defer_repeats_the_reviewed_task_and_all_tasks_up_to_the_gate() {
     let mut run = TestRun::of(dag_spec(json!([
         agent("draft", "a", "write"),
         with_dependencies(agent("polish", "a", "polish {{ steps.draft.response }}"), &["draft"]),
-        with_dependencies(hitl("review", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Defer"]})), &["polish"]),
+        with_dependencies(
+            hitl("review", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Defer"]})),
+            &["polish"]
+        ),
         with_dependencies(set("end", "{{ steps.polish.response }}"), &["review"]),
     ])));
     run.reply("draft", 1, "d1");
@@ -162,7 +170,10 @@ fn a_failed_task_ends_the_run_at_once_or_after_the_other_tasks() {
 
 #[test]
 fn an_agent_remembers_only_its_own_step() {
-    let mut run = TestRun::of(dag_spec(json!([agent("one", "a", "first"), with_dependencies(agent("two", "a", "second"), &["one"])])));
+    let mut run = TestRun::of(dag_spec(json!([
+        agent("one", "a", "first"),
+        with_dependencies(agent("two", "a", "second"), &["one"])
+    ])));
     run.reply("one", 1, "said");
     assert_eq!(run.conversation("two"), ["second"]);
 }

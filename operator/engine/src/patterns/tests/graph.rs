@@ -73,8 +73,12 @@ fn a_reject_without_a_matching_edge_ends_the_run() {
 
 #[test]
 fn an_edge_without_a_condition_is_not_followed_after_a_reject() {
-    let run_at_gate =
-        || TestRun::of(graph_spec(json!([hitl("ask", json!({})), set("go", "gone")]), json!([{"from": "ask", "to": "go"}])));
+    let run_at_gate = || {
+        TestRun::of(graph_spec(
+            json!([hitl("ask", json!({})), set("go", "gone")]),
+            json!([{"from": "ask", "to": "go"}]),
+        ))
+    };
     let mut run = run_at_gate();
     run.decide("ask", decided(Verdict::Reject));
     run.rejected();

@@ -156,7 +156,9 @@ fn run_at_reduce_review(more: Value) -> TestRun {
 #[test]
 fn approve_at_the_reduce_review_runs_the_reduce_step() {
     let reduce = set("sum", "{% for w in workers %}{{ w.response }}/{{ w.status }};{% endfor %}");
-    let mut run = run_at_reduce_review(json!({"reduce": reduce, "writeup": agent("write", "b", "write up {{ reduce.response }}")}));
+    let mut run = run_at_reduce_review(
+        json!({"reduce": reduce, "writeup": agent("write", "b", "write up {{ reduce.response }}")}),
+    );
     assert_eq!(run.asked(".reduce-review").request.context.as_deref(), Some("pour=poured 2"));
     run.approve(".reduce-review");
     assert_eq!(run.prompt_at("write"), "write up boiled/succeeded;poured/succeeded;");

@@ -121,7 +121,10 @@ fn the_journal_has_the_end_of_a_long_log_and_refers_to_the_whole() {
 #[test]
 fn only_listed_exit_codes_and_reasons_are_retried() {
     let step_with_retry = |more: Value| {
-        with_fields(pod("build", json!({})), json!({"retry": with_fields(json!({"limit": 2, "backoff": {"base": "1s"}}), more)}))
+        with_fields(
+            pod("build", json!({})),
+            json!({"retry": with_fields(json!({"limit": 2, "backoff": {"base": "1s"}}), more)}),
+        )
     };
     let mut run = TestRun::new(json!([step_with_retry(json!({"onExitCodes": [75]}))]));
     run.exited("build", 1, 75, "", "");
@@ -288,8 +291,11 @@ mod after_it_failed {
 
     fn run_with_failed_container() -> TestRun {
         let vars = json!({"vars": {"team": "pay"}});
-        let mut run =
-            run_with_gate("errorEscalation", &VERDICTS, json!([with_fields(pod("build", json!({})), vars), set("end", "over")]));
+        let mut run = run_with_gate(
+            "errorEscalation",
+            &VERDICTS,
+            json!([with_fields(pod("build", json!({})), vars), set("end", "over")]),
+        );
         run.exited("build", 1, 137, "", "allocating\n");
         run
     }

@@ -106,7 +106,11 @@ pub(super) fn note_gate<'a>(
 }
 
 /// Returns the digest of the text that a gate of a list reviewed, or `None` for another gate.
-fn reviewed_digest<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, gate: &StepRecord) -> Result<Option<Digest>, RenderError> {
+fn reviewed_digest<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    gate: &StepRecord,
+) -> Result<Option<Digest>, RenderError> {
     let name = gate.path.strip_prefix(&step_scope.prefix).map(|_| parts(&gate.path).0);
     let planned = name.and_then(|name| step_scope.named(name)).and_then(|step| step.gate());
     let Some(step) = planned.and_then(PlannedGate::reviews).and_then(|at| step_scope.step(at)) else { return Ok(None) };
@@ -127,7 +131,8 @@ pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edi
         // The work for a text that reads every record is charged before the text is followed, so that the evaluation
         // can be stopped.
         let records = run.state.borrow().journal.records().len();
-        budget::charge(records.saturating_mul(RECORD_COST)).map_err(|stopped| RenderError::Invalid(stopped.to_string()))?;
+        budget::charge(records.saturating_mul(RECORD_COST))
+            .map_err(|stopped| RenderError::Invalid(stopped.to_string()))?;
         origins.extend(&*of_text(run, &text)?);
         texts.extend(origins.take_texts());
         followed.insert(text);

@@ -159,7 +159,11 @@ fn results_of_urlencode_are_not_encoded_again() {
     assert_refused("https://api.example.com/orders/{{ v | urlencode }}", "..", DOTS);
     // A changed result of `urlencode` is an ordinary text.
     assert_url("https://api.example.com/{{ v | urlencode ~ '/x' }}", "a/b", "https://api.example.com/a%252Fb%2Fx");
-    assert_url("https://api.example.com/{{ v | urlencode | replace('%2F', '/') }}", "a/b", "https://api.example.com/a%2Fb");
+    assert_url(
+        "https://api.example.com/{{ v | urlencode | replace('%2F', '/') }}",
+        "a/b",
+        "https://api.example.com/a%2Fb",
+    );
 }
 
 #[test]

@@ -81,8 +81,10 @@ mod tool_execution {
 
     #[test]
     fn it_does_not_ask_about_a_question() {
-        let reasons =
-            reasons_to_ask(gate_of_type("toolExecution", json!({})), &[("ask-human", r#"{"questions":[{"question":"?"}]}"#)]);
+        let reasons = reasons_to_ask(
+            gate_of_type("toolExecution", json!({})),
+            &[("ask-human", r#"{"questions":[{"question":"?"}]}"#)],
+        );
         assert_eq!(reasons, [Some(String::new())], "only the gate of questions asks");
     }
 }

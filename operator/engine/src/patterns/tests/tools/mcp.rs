@@ -264,7 +264,10 @@ fn a_changed_definition_is_listed_again_and_needs_a_new_approval() {
 
 #[test]
 fn a_server_whose_tools_keep_changing_fails_the_step() {
-    let mut run = run_with_tools(json!({"pins": [{"tool": "refund", "definition": digest_of_refund("0")}]}), gate_of_all_tools(json!({})));
+    let mut run = run_with_tools(
+        json!({"pins": [{"tool": "refund", "definition": digest_of_refund("0")}]}),
+        gate_of_all_tools(json!({})),
+    );
     for visit in 1..=4 {
         let turn_path = if visit == 1 { "handle".to_owned() } else { format!("handle/.turn-{visit}") };
         let arguments = format!(r#"{{"id":"{visit}"}}"#);

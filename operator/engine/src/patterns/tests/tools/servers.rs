@@ -105,7 +105,13 @@ fn a_second_empty_answer_fails_the_step_and_names_its_effects() {
 }
 
 /// Finishes an answer. The last argument is the number of its output tokens, and how many of them were for reasoning.
-fn finish_answer(run: &mut TestRun, path: &str, text: &str, is_cut: bool, (output_tokens, reasoning_tokens): (i64, i64)) {
+fn finish_answer(
+    run: &mut TestRun,
+    path: &str,
+    text: &str,
+    is_cut: bool,
+    (output_tokens, reasoning_tokens): (i64, i64),
+) {
     let facts = is_cut.then(|| (FACT_TRUNCATED.to_owned(), "true".to_owned())).into_iter().collect();
     let usage = Some(Usage { output_tokens, reasoning_tokens, ..Usage::default() });
     let reply = Reply { response: json!(text), facts, usage, ..Reply::default() };
@@ -208,15 +214,21 @@ fn a_turn_is_repeated_automatically_only_if_its_server_was_busy() {
             "{class} {facts:?}"
         );
     }
-    let count_attempts_while_busy =
-        |change: fn(&mut Value)| count_attempts(&mut run_after_payment(change), "handle/.turn-2", "Status", &[("statusCode", "503")]);
+    let count_attempts_while_busy = |change: fn(&mut Value)| {
+        count_attempts(&mut run_after_payment(change), "handle/.turn-2", "Status", &[("statusCode", "503")])
+    };
     assert_eq!(
         count_attempts_while_busy(|spec| spec["steps"][0]["retry"] = json!({"limit": 0})),
         1,
         "the author said so"
     );
     assert_eq!(count_attempts_while_busy(|spec| spec["steps"][0]["retry"] = json!({"limit": 1})), 2);
-    assert_eq!(count_attempts_while_busy(|spec| spec["providers"] = json!([{"name": "s", "scripted": {"replies": [{"text": "x"}]}}])), 1);
+    assert_eq!(
+        count_attempts_while_busy(
+            |spec| spec["providers"] = json!([{"name": "s", "scripted": {"replies": [{"text": "x"}]}}])
+        ),
+        1
+    );
 }
 
 #[test]

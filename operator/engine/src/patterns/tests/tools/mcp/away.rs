@@ -81,6 +81,10 @@ fn two_tools_with_the_same_wire_name_are_not_offered() {
     let long = "a".repeat(64);
     let twin = crate::tools::names::wire(&format!("crm.{long}")).trim_start_matches("crm__").to_owned();
     let mut run = TestRun::of(super::spec(json!({}), super::gate_of_all_tools(json!({}))));
-    finish_listing(&mut run, TOOLS, &[definition(&long, "One."), definition(&twin, "Other."), definition("refund", "Refunds.")]);
+    finish_listing(
+        &mut run,
+        TOOLS,
+        &[definition(&long, "One."), definition(&twin, "Other."), definition("refund", "Refunds.")],
+    );
     assert_eq!(super::offered_tools(&run, "handle"), ["crm__refund"]);
 }

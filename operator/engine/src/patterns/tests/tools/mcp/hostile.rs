@@ -259,7 +259,11 @@ fn two_hundred_calls_of_a_server_in_a_turn_are_bounded_and_answered() {
 #[test]
 fn names_that_were_not_offered_are_not_called() {
     let mut run = TestRun::of(spec(json!({"only": ["get_*", "refund"]}), gate_of_all_tools(json!({}))));
-    finish_listing(&mut run, TOOLS, &[definition("refund", "Refunds."), definition("Refund", "x"), definition("hidden", "x")]);
+    finish_listing(
+        &mut run,
+        TOOLS,
+        &[definition("refund", "Refunds."), definition("Refund", "x"), definition("hidden", "x")],
+    );
     assert_eq!(offered_tools(&run, "handle"), ["crm__refund"]);
     let names = [
         "crm.refund",
@@ -300,7 +304,8 @@ fn duplicate_ids_keep_every_call_and_invalid_arguments_are_not_sent() {
     ];
     let mut calls = vec![("c1", "crm__get_customer", r#"{"id":"1"}"#), ("c1", "crm__get_customer", r#"{"id":"2"}"#)];
     let ids: Vec<_> = (0..invalid_arguments.len()).map(|at| format!("w{at}")).collect();
-    calls.extend(ids.iter().zip(invalid_arguments).map(|(id, arguments)| (id.as_str(), "crm__get_customer", arguments)));
+    calls
+        .extend(ids.iter().zip(invalid_arguments).map(|(id, arguments)| (id.as_str(), "crm__get_customer", arguments)));
     turn(&mut run, "handle", &calls);
     let sent_paths = [1, 2].map(|call| format!("handle/.turn-1/.call-{call}/crm.get_customer"));
     assert_eq!(run.calls(), sent_paths.each_ref().map(|path| format!("{path}@1")));
