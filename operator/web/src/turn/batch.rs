@@ -106,8 +106,11 @@ pub struct CallOutcome {
     pub line: String,
 }
 
-/// Returns the verdict and the chosen requests of a form, or the problem of the form.
-fn read_choice<'t>(typed: &'t Typed, bond: &Bond) -> Result<(Verdict, Vec<(&'t str, &'t str)>), Problems> {
+/// The verdict of a form, and each chosen request with its digest.
+type Choice<'t> = (Verdict, Vec<(&'t str, &'t str)>);
+
+/// Returns the choice of a form, or the problem of the form.
+fn read_choice<'t>(typed: &'t Typed, bond: &Bond) -> Result<Choice<'t>, Problems> {
     let Some(verdict) = typed.verdict().filter(|verdict| bond.verdicts().contains(verdict)) else {
         return Err(Problems::of_form("no verdict was chosen: use one of the buttons"));
     };
