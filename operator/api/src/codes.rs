@@ -43,6 +43,8 @@ impl Code {
     pub const NO_REASON: Self = Self(14);
     /// The payload does not fit the verdict or what the gate asks.
     pub const PAYLOAD: Self = Self(18);
+    /// The answers do not fit the questions.
+    pub const ANSWERS: Self = Self(19);
     /// The gate does not have the approvers to whom the decision escalates.
     pub const ESCALATE_TO: Self = Self(20);
 }
@@ -161,7 +163,7 @@ const TABLE: &[CodeEntry] = &[
         ],
     ),
     refusal(
-        Code(19),
+        Code::ANSWERS,
         "The answers do not fit the questions",
         &[
             "this gate asks no question",
@@ -378,10 +380,14 @@ impl Code {
     }
 }
 
+/// The constant beginning of the messages about an Approval without a request.
+const NO_REQUEST: &str = "spec.request: Required value: ";
+
 /// Returns the byte at which the constant part of a message begins, or `None`. A part that begins with a space or a
 /// punctuation mark follows a name or a value, and any other part begins its message, so that a name within a message
 /// is not read as the beginning of another one.
 fn position(message: &str, part: &str) -> Option<usize> {
+    let message = message.strip_prefix(NO_REQUEST).unwrap_or(message);
     match part.starts_with([' ', ':', ',']) {
         true => message.find(part),
         false => message.starts_with(part).then_some(0),
@@ -415,8 +421,10 @@ mod tests {
         let named =
             "User \"it is too late: this gate was already decided\" is not an approver of this gate by user name";
         assert_eq!(of(named), Some(Code::NOT_AN_APPROVER));
+        let removed = "spec.request: Required value: it is immutable, and cannot be removed";
+        assert_eq!(of(removed), Some(Code(23)));
         let quoting = "the answer to note: this gate requires a reason with at least one letter or digit";
-        assert_eq!(of(quoting), Some(Code(19)));
+        assert_eq!(of(quoting), Some(Code::ANSWERS));
         assert_eq!(of("User \"dana\" cannot patch resource \"approvals\""), None);
     }
 

@@ -20,7 +20,7 @@ pub(super) const MEMORY: usize = 4 * MAX_LOG;
 /// The time limit of reading a log.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time limit of retries if the log is only shown to people.
-const OPTIONAL_RETRIES: Duration = Duration::from_secs(5);
+const SHORT_RETRY_LIMIT: Duration = Duration::from_secs(5);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -43,7 +43,7 @@ pub(super) async fn end_of(
     is_needed: bool,
 ) -> Result<Log, String> {
     let began = Instant::now();
-    let retry_limit = if is_needed { READ_TIMEOUT } else { OPTIONAL_RETRIES };
+    let retry_limit = if is_needed { READ_TIMEOUT } else { SHORT_RETRY_LIMIT };
     let read = async {
         loop {
             match read(requests, pod, lines).await {

@@ -106,7 +106,7 @@ struct Field<'s> {
 }
 
 /// Returns the fields that a schema names: the fields of `properties`, then fields that only `required` names. Returns
-/// `None` if the schema names no field.
+/// `None` if the schema has neither `properties` nor a field in `required`.
 fn fields(schema: &Value) -> Option<Vec<Field<'_>>> {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let described = schema["properties"].as_object();

@@ -6,7 +6,7 @@
 use std::{io::Read, pin::pin};
 
 use futures::future::{Either, select};
-use signoff_api::{Approval, ApprovalStatus, Code, Moment};
+use signoff_api::{Approval, ApprovalStatus, Code, Moment, Verdict};
 use signoff_cli::{
     encoding::decode,
     sanitize::{fenced, one_line},
@@ -16,8 +16,8 @@ use signoff_engine::approval::eligibility::closed;
 use signoff_review::{
     action, clock, decisions,
     entry::{self, Change, Entry},
-    flow::{Meaning, NotRecorded, NotRehearsed, Proposed, Recorded, Rehearsed, Server},
-    foreseen::{self, Counter},
+    flow::{Meaning, NotRecorded, NotRehearsed, Proposed, Recorded, Rehearsed, Server, Unusable},
+    foreseen::{self, CountError, Counter},
     outcome::{self, done},
     problem::Problem,
     reading::{Texts, Verified, verify},
@@ -323,7 +323,7 @@ async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) ->
     match proposed.rehearse(&server, &counter, clock::now()).await {
         Ok(rehearsed) => Ok(rehearsed),
         Err(NotRehearsed::Refused(refused, _)) => Err(refusals::explain_refused(session, args, refused).await),
-        Err(NotRehearsed::Unusable(why)) => Err(Failure::refused(why.to_string(), Some(Code::PAYLOAD))),
+        Err(NotRehearsed::Unusable(why)) => Err(unusable_failure(args.verdict, why)),
         Err(NotRehearsed::Tampered(differences)) => {
             Err(Failure::Other(format!("{}\n{}", tampered_failure(&key, &differences), entry::NOT_RECORDED)))
         }
@@ -431,10 +431,28 @@ pub fn summary(approval: &Approval) -> String {
 /// The count costs too much, or its thread cannot start.
 fn count_votes(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> {
     let counted = Counter::start(1).and_then(|counter| counter.wait(approval, now));
-    counted.map_err(|error| match error {
-        foreseen::CountError::Thread(_) => Failure::Other(error.to_string()),
-        foreseen::CountError::Uncountable(_) => Failure::Refused(error.to_string()),
-    })
+    counted.map_err(|error| count_failure(&error))
+}
+
+/// Returns the failure of a count: a refusal if the decision itself costs too much.
+fn count_failure(error: &CountError) -> Failure {
+    match error {
+        CountError::Thread(_) => Failure::Other(error.to_string()),
+        CountError::Uncountable(_) => Failure::Refused(error.to_string()),
+    }
+}
+
+/// Returns the failure for a decision that the operator could not use.
+fn unusable_failure(verdict: Verdict, why: Unusable) -> Failure {
+    match why {
+        Unusable::Invalid(why) => Failure::refused(why, Some(payload_code(verdict))),
+        Unusable::Uncountable(error) => count_failure(&error),
+    }
+}
+
+/// Returns the code of a payload that does not fit.
+fn payload_code(verdict: Verdict) -> Code {
+    if verdict == Verdict::Respond { Code::ANSWERS } else { Code::PAYLOAD }
 }
 
 /// Refuses a decision that the operator could not use: it would cost the voter one of a few attempts.
@@ -443,7 +461,9 @@ fn count_votes(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failu
 /// The decision is unusable.
 pub fn check_usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
     let counted = count_votes(&foreseen::with(approval, entry), now)?;
-    foreseen::unusable(&counted, entry).map_or(Ok(()), |why| Err(Failure::refused(why, Some(Code::PAYLOAD))))
+    foreseen::unusable(&counted, entry).map_or(Ok(()), |why| {
+        Err(Failure::refused(why, Some(payload_code(entry.decision.verdict))))
+    })
 }
 
 #[cfg(test)]
