@@ -107,10 +107,10 @@ pub struct CallOutcome {
 }
 
 /// The verdict of a form, and each chosen request with its digest.
-type Choice<'t> = (Verdict, Vec<(&'t str, &'t str)>);
+type ChosenDecisions<'t> = (Verdict, Vec<(&'t str, &'t str)>);
 
 /// Returns the choice of a form, or the problem of the form.
-fn read_choice<'t>(typed: &'t Typed, bond: &Bond) -> Result<Choice<'t>, Problems> {
+fn read_choice<'t>(typed: &'t Typed, bond: &Bond) -> Result<ChosenDecisions<'t>, Problems> {
     let Some(verdict) = typed.verdict().filter(|verdict| bond.verdicts().contains(verdict)) else {
         return Err(Problems::of_form("no verdict was chosen: use one of the buttons"));
     };

@@ -51,7 +51,7 @@ pub struct Tools {
     /// The folder of Secrets. Without it, each key is the environment variable SIGNOFF_SECRET_<NAME>_<KEY>
     #[arg(long, value_name = "DIR")]
     secrets_dir: Option<PathBuf>,
-    /// Write the definitions of the listed tools into `pins` of the file. A call of a pinned tool needs no approval unless a gate asks
+    /// Write the listed definitions into `pins` of the file. A pinned tool needs no approval if no gate asks
     #[arg(long)]
     pin: bool,
     /// Save the catalogues in this file, for `signoff plan --catalogue`

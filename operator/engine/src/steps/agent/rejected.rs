@@ -59,8 +59,8 @@ fn decisions_about<'r>(
 }
 
 /// Returns the reason why a call is escalated: calls of its tool were rejected too often, or equal calls were edited
-/// too often. The counts begin after the last Retry by people at the gate about failures. `at` is the position of the call
-/// in its turn.
+/// too often. The counts begin after the last Retry by people at the gate about failures. `at`: the position of the
+/// call in its turn.
 fn escalation_reason(
     run: &Run<'_>,
     turn: &TurnSite<'_, '_>,
