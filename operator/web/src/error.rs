@@ -121,9 +121,9 @@ mod tests {
 
     #[test]
     fn a_refusal_is_the_policys_own_sentence_or_names_the_role_of_the_person() {
-        let policy = "x is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: bob is not asked";
+        let policy = "x is forbidden: ValidatingAdmissionPolicy 'signoff-p' with binding 'signoff-p' denied request: bob is not asked";
         assert_eq!(error(422, policy), PageError::Refused("bob is not asked".to_owned()));
-        let late = "x is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: too late: this gate was already decided";
+        let late = "x is forbidden: ValidatingAdmissionPolicy 'signoff-p' with binding 'signoff-p' denied request: too late: this gate was already decided";
         assert_eq!(error(403, late).to_string(), "too late: this gate was already decided [SO0010]");
         let rbac = "approvals.signoff.dev is forbidden: User \"bob\" cannot list resource \"approvals\" in API group \"signoff.dev\" in the namespace \"a\"";
         let said = error(403, rbac).to_string();

@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_refusal_has_the_sentence_of_the_policy_or_the_missing_role() {
-        let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: the requester must not decide this gate (excludeRequester)";
+        let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'signoff-p' with binding 'signoff-p' denied request: the requester must not decide this gate (excludeRequester)";
         let status = json!({"code": 403, "reason": "Forbidden", "message": message, "details": {"name": "x"}});
         assert_eq!(
             failure(status),
