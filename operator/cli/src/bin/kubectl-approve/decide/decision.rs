@@ -461,9 +461,8 @@ fn payload_code(verdict: Verdict) -> Code {
 /// The decision is unusable.
 pub fn check_usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
     let counted = count_votes(&foreseen::with(approval, entry), now)?;
-    foreseen::unusable(&counted, entry).map_or(Ok(()), |why| {
-        Err(Failure::refused(why, Some(payload_code(entry.decision.verdict))))
-    })
+    foreseen::unusable(&counted, entry)
+        .map_or(Ok(()), |why| Err(Failure::refused(why, Some(payload_code(entry.decision.verdict)))))
 }
 
 #[cfg(test)]
