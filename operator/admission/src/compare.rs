@@ -90,31 +90,34 @@ impl Inspection {
     }
 }
 
-pub(crate) fn compare(found: &InForce, identity: Result<Identity, String>) -> Inspection {
+/// Compares the objects in force with those of this build. Without an identity, the policies are not compared, and the
+/// error is a complaint of the inspection.
+pub(crate) fn compare(in_force: &InForce, identity: Result<Identity, String>) -> Inspection {
     let mut inspection = Inspection::default();
     for crd in CRDS.iter() {
-        let found = Some(&found.crds);
-        inspection.compare_object("CustomResourceDefinition", crd, found, |crd| without_defaults(&crd.spec));
+        let crds = Some(&in_force.crds);
+        inspection.compare_object("CustomResourceDefinition", crd, crds, |crd| without_defaults(&crd.spec));
     }
-    let elsewhere =
-        found.service.as_ref().and_then(|service| service.spec.as_ref()).is_some_and(|spec| spec.service.is_some());
-    let state = if elsewhere { State::Elsewhere } else { State::AsShipped };
+    let service = in_force.service.as_ref().and_then(|service| service.spec.as_ref());
+    let is_elsewhere = service.is_some_and(|spec| spec.service.is_some());
+    let state = if is_elsewhere { State::Elsewhere } else { State::AsShipped };
     inspection.objects.push(Object { kind: "APIService", name: crate::api_service(), state });
     match identity {
         Ok(identity) => {
-            inspection.compare_policies(&identity, found);
+            inspection.compare_policies(&identity, in_force);
             inspection.identity = Some(identity);
         }
         Err(why) => inspection.complaints.push(why),
     }
-    let names = |object: &Object| (object.kind == "MutatingAdmissionPolicy").then(|| object.name.clone());
-    inspection.external_mutators =
-        external_mutators::mutators(found, &inspection.objects.iter().filter_map(names).collect::<Vec<_>>());
+    let mutating = |object: &Object| (object.kind == "MutatingAdmissionPolicy").then(|| object.name.clone());
+    let own: Vec<_> = inspection.objects.iter().filter_map(mutating).collect();
+    inspection.external_mutators = external_mutators::mutators(in_force, &own);
     inspection
 }
 
-/// Returns the identity of the operator as the API server authenticates it. The policies exempt exactly this identity.
-pub(crate) fn identity(me: &UserInfo) -> Result<Identity, String> {
+/// Parses the operator's identity from the user that the API server authenticates. Refuses a user that is no service
+/// account, and a token that is not bound to a Pod, because the policies exempt neither.
+pub(crate) fn parse_identity(me: &UserInfo) -> Result<Identity, String> {
     let name = me.username.as_deref().unwrap_or_default();
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let Some((namespace, account)) = account else {
@@ -131,48 +134,48 @@ pub(crate) fn identity(me: &UserInfo) -> Result<Identity, String> {
 }
 
 impl Inspection {
-    fn compare_policies(&mut self, identity: &Identity, found: &InForce) {
+    fn compare_policies(&mut self, identity: &Identity, in_force: &InForce) {
         let shipped = match policies::objects(identity) {
             Ok(shipped) => shipped,
             Err(why) => return self.complaints.push(why.to_string()),
         };
-        let (mutating, mutating_bindings) = match &found.mutating {
+        let (mutating, mutating_bindings) = match &in_force.mutating {
             Some((policies, bindings)) => (Some(policies), Some(bindings)),
             None => (None, None),
         };
         for object in &shipped {
             match object {
                 PolicyObject::Validating(policy) => {
-                    let found = Some(&found.validating);
-                    self.compare_object("ValidatingAdmissionPolicy", policy, found, |p| p.spec.clone());
+                    let policies = Some(&in_force.validating);
+                    self.compare_object("ValidatingAdmissionPolicy", policy, policies, |p| p.spec.clone());
                 }
                 PolicyObject::ValidatingBinding(binding) => {
-                    let found = Some(&found.validating_bindings);
-                    self.compare_object("ValidatingAdmissionPolicyBinding", binding, found, |b| b.spec.clone());
+                    let bindings = Some(&in_force.validating_bindings);
+                    self.compare_object("ValidatingAdmissionPolicyBinding", binding, bindings, |b| b.spec.clone());
                 }
-                // An API server without mutating policies does not fill in the requester. Authors type it there.
+                // On an API server without mutating policies, authors type the requester themselves.
                 PolicyObject::Mutating(policy) => {
                     self.compare_object("MutatingAdmissionPolicy", policy, mutating, |p| p.spec.clone());
                 }
                 PolicyObject::MutatingBinding(binding) => {
-                    let found = mutating_bindings;
-                    self.compare_object("MutatingAdmissionPolicyBinding", binding, found, |b| b.spec.clone());
+                    let bindings = mutating_bindings;
+                    self.compare_object("MutatingAdmissionPolicyBinding", binding, bindings, |b| b.spec.clone());
                 }
             }
         }
     }
 
-    /// Compares one object by its spec and the label of the guard. `found` is `None` if the API server does not serve
-    /// the kind.
+    /// Compares one object by its spec and the label of the guard, and adds its state and its version to the inspection.
+    /// `in_force`: the objects of the kind in the cluster, or `None` if the API server does not serve the kind.
     fn compare_object<K: Resource, S: Serialize>(
         &mut self,
         kind: &'static str,
         shipped: &K,
-        found: Option<&ByName<K>>,
+        in_force: Option<&ByName<K>>,
         spec: impl Fn(&K) -> S,
     ) {
         let name = shipped.name_any();
-        let state = match found.map(|found| found.get(&name)) {
+        let state = match in_force.map(|objects| objects.get(&name)) {
             None => State::NotServed,
             Some(None) => State::Missing,
             Some(Some(object)) => {
@@ -184,6 +187,7 @@ impl Inspection {
         self.objects.push(Object { kind, name, state });
     }
 
+    /// Adds the version of an object in force, and keeps the newest time of a change.
     fn record_version<K: Resource>(&mut self, kind: &str, object: &K) {
         let meta = object.meta();
         self.versions.add(kind, meta);
@@ -240,7 +244,7 @@ fn compare_values(path: &str, shipped: &Value, in_force: &Value) -> Option<Strin
         }
         (Value::Array(shipped), Value::Array(in_force)) => {
             let mut pairs = shipped.iter().zip(in_force).enumerate();
-            let differs = pairs.find_map(|(n, (a, b))| compare_values(&format!("{path}[{n}]"), a, b));
+            let differs = pairs.find_map(|(index, (a, b))| compare_values(&format!("{path}[{index}]"), a, b));
             differs.or_else(|| (shipped.len() != in_force.len()).then(|| format!("{path} (its length)")))
         }
         _ => (shipped != in_force).then(|| path.to_owned()),

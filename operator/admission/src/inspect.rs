@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     CRDS, Inspection,
-    compare::{compare, identity},
+    compare::{compare, parse_identity},
     policies::Identity,
 };
 
@@ -48,9 +48,9 @@ pub(crate) struct InForce {
 /// # Errors
 /// The API server refuses, or does not answer.
 pub async fn inspect(client: &Client, mutating: bool) -> Result<Inspection, kube::Error> {
-    let found = read_all(client, mutating).await?;
-    let operator = identity(&found.me);
-    Ok(compare(&found, operator))
+    let in_force = read_all(client, mutating).await?;
+    let operator = parse_identity(&in_force.me);
+    Ok(compare(&in_force, operator))
 }
 
 /// Inspects the cluster for the operator with the given identity. The caller can be any user with the right to read the
@@ -62,6 +62,7 @@ pub async fn inspect_as(client: &Client, identity: Identity, mutating: bool) -> 
     Ok(compare(&read_all(client, mutating).await?, Ok(identity)))
 }
 
+/// Reads all objects that an inspection compares.
 async fn read_all(client: &Client, mutating: bool) -> Result<InForce, kube::Error> {
     let crds: Vec<String> = CRDS.iter().map(ResourceExt::name_any).collect();
     read(client, mutating, &crds, &crate::api_service()).await
@@ -87,9 +88,9 @@ pub async fn serves_mutating_policies(client: &Client) -> Result<bool, kube::Err
 pub async fn installed_for(client: &Client) -> Result<Option<Identity>, kube::Error> {
     let policy = Api::<ValidatingAdmissionPolicy>::all(client.clone()).get_opt("signoff-status").await?;
     let text = policy.and_then(|policy| serde_json::to_string(&policy.spec).ok()).unwrap_or_default();
-    let name = text.split_once("system:serviceaccount:").map(|(_, rest)| rest);
-    let named = name.and_then(|rest| rest.split_once('\'')).and_then(|(name, _)| name.split_once(':'));
-    Ok(named.map(|(namespace, account)| Identity::new(namespace, account)))
+    let name = text.split_once("system:serviceaccount:").and_then(|(_, rest)| rest.split_once('\''));
+    let account = name.and_then(|(name, _)| name.split_once(':'));
+    Ok(account.map(|(namespace, account)| Identity::new(namespace, account)))
 }
 
 async fn read(client: &Client, mutating: bool, crds: &[String], service: &str) -> Result<InForce, kube::Error> {

@@ -77,9 +77,9 @@ impl ObjectVersions {
         Ok(Some(now))
     }
 
-    /// Returns the versions, with the policy of votes and its binding read again, or `None` if another server serves
-    /// the API. Makes three reads by name, without a `resourceVersion`: the API server answers them from
-    /// etcd at once, while a list waits until the server's cache is current.
+    /// Returns the versions with new versions of the policy of votes and of its binding, or `None` if another server
+    /// serves the API. Reads three objects by name, because the API server answers a read from etcd at once, while a
+    /// list waits until the server's cache is current.
     ///
     /// # Errors
     /// The API server refuses, or does not answer.
@@ -125,21 +125,21 @@ async fn get_labelled<K>(client: &Client, name: &str) -> Result<Option<(String, 
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    let found = Api::<K>::all(client.clone()).get_metadata_opt(name).await?;
-    let meta = found.map(|object| object.metadata);
+    let object = Api::<K>::all(client.clone()).get_metadata_opt(name).await?;
+    let meta = object.map(|object| object.metadata);
     let is_labelled = |meta: &ObjectMeta| {
         meta.labels.as_ref().and_then(|labels| labels.get(LABEL_GUARD)).is_some_and(|value| value == "true")
     };
     Ok(meta.filter(is_labelled).map(|meta| (K::kind(&()).into_owned(), meta)))
 }
 
+/// Returns the kind and the metadata of each object with the label of the guard.
 async fn list_labelled<K>(client: &Client) -> Result<Vec<(String, ObjectMeta)>, kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
     let params = ListParams::default().labels(&format!("{LABEL_GUARD}=true"));
-    let found = Api::<K>::all(client.clone()).list_metadata(&params).await;
-    let items = match found {
+    let items = match Api::<K>::all(client.clone()).list_metadata(&params).await {
         Ok(list) => list.items,
         // A kind that is no longer served has no objects.
         Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),

@@ -136,8 +136,8 @@ pub fn files(identity: &Identity) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the same admission policies as objects, in the order of the files, with every default that the API server
-/// sets, so that their specs can be compared with those in force.
+/// Returns the objects in [`files`], in the same order. Each object has every default that the API server sets, so its
+/// spec can be compared with the stored spec.
 ///
 /// # Errors
 /// Never for a build whose tests passed.
@@ -146,7 +146,7 @@ pub fn objects(identity: &Identity) -> Result<Vec<PolicyObject>, TemplateError> 
     for (file, template) in TEMPLATES {
         let text = expand::expand(template, identity);
         for document in text.split("\n---\n") {
-            objects.push(read(file, document)?);
+            objects.push(parse_object(file, document)?);
         }
     }
     Ok(objects)
@@ -157,7 +157,8 @@ struct Kind {
     kind: String,
 }
 
-fn read(file: &'static str, document: &str) -> Result<PolicyObject, TemplateError> {
+/// Parses one document of a template: a policy or a binding.
+fn parse_object(file: &'static str, document: &str) -> Result<PolicyObject, TemplateError> {
     fn parse<T: serde::de::DeserializeOwned>(file: &'static str, document: &str) -> Result<T, TemplateError> {
         serde_saphyr::from_str(document).map_err(|source| TemplateError::Invalid { file, source: Box::new(source) })
     }

@@ -39,8 +39,8 @@ struct Forged {
     object: Value,
 }
 
-/// Sends one forged request for each policy that can be probed in this way, all in the operator's own namespace. A
-/// policy cannot be probed if RBAC already refuses the request, because RBAC is checked first.
+/// Sends one forged request for each policy that can be probed, all in the operator's own namespace, until one is not
+/// refused. A policy cannot be probed if RBAC already refuses the request, because RBAC is checked first.
 ///
 /// # Errors
 /// No answer.
@@ -83,6 +83,7 @@ pub async fn forged(client: &Client, operator: &Identity) -> Result<Answer, kube
     Ok(Answer::Refused(earliest))
 }
 
+/// Sends one forged request as a dry run. Only a refusal by the expected policy counts as refused.
 async fn send(client: &Client, Forged { rule, what, path, object }: &Forged) -> Result<Answer, kube::Error> {
     let options = kube::api::PostParams { dry_run: true, field_manager: None };
     let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
@@ -96,8 +97,8 @@ async fn send(client: &Client, Forged { rule, what, path, object }: &Forged) -> 
     }
     let body = body.collect_bytes().await?;
     let message = serde_json::from_slice::<Status>(&body).map(|status| status.message).unwrap_or_default();
-    let by_rule = message.contains(&format!("ValidatingAdmissionPolicy '{rule}'"));
-    Ok(if by_rule {
+    let is_by_rule = message.contains(&format!("ValidatingAdmissionPolicy '{rule}'"));
+    Ok(if is_by_rule {
         Answer::Refused(time)
     } else {
         Answer::Otherwise(format!("it refuses {what}, but not by {rule}: {} {message}", head.status.as_u16()))

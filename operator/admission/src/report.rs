@@ -20,7 +20,7 @@ impl Inspection {
         if let Some(identity) = &self.identity {
             page.push_str(&format!("Operator that the rules trust: {}\n\n", Identity::user_name(identity)));
         }
-        page.push_str(&if details { self.table() } else { self.groups() });
+        page.push_str(&if details { self.list_objects() } else { self.list_differences() });
         page.push('\n');
         for foreign in &self.external_mutators {
             page.push_str(&format!(
@@ -32,8 +32,8 @@ impl Inspection {
             return page;
         }
         page.push_str("NOT in force: no decision is counted until this is corrected.\n");
-        let of_chart = |object: &Object| matches!(object.state, State::Missing | State::Differs(_));
-        if self.objects.iter().any(of_chart) {
+        let is_mended_by_chart = |object: &Object| matches!(object.state, State::Missing | State::Differs(_));
+        if self.objects.iter().any(is_mended_by_chart) {
             page.push_str(&format!("  Remedy: {REMEDY}\n"));
         }
         for object in self.objects.iter().filter(|object| object.state == State::Elsewhere) {
@@ -45,16 +45,16 @@ impl Inspection {
         page
     }
 
-    /// Returns a line for each object.
-    fn table(&self) -> String {
+    /// Returns a line with the kind, the name and the state of each object.
+    fn list_objects(&self) -> String {
         let names: Vec<_> = self.objects.iter().map(|object| format!("{}/{}", object.kind, object.name)).collect();
         let width = names.iter().map(String::len).max().unwrap_or(0);
-        let line = |(name, object): (&String, &Object)| format!("{name:<width$}  {}\n", describe_state(object));
-        names.iter().zip(&self.objects).map(line).collect()
+        let format_line = |(name, object): (&String, &Object)| format!("{name:<width$}  {}\n", describe_state(object));
+        names.iter().zip(&self.objects).map(format_line).collect()
     }
 
     /// Returns the number of objects that are as shipped, and the other objects by kind.
-    fn groups(&self) -> String {
+    fn list_differences(&self) -> String {
         let is_as_shipped = |object: &&Object| matches!(object.state, State::AsShipped | State::NotServed);
         let as_shipped = self.objects.iter().filter(is_as_shipped).count();
         let count = self.objects.len();

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_and_private_addresses_are_reached() {
+    fn ordinary_and_private_addresses_are_allowed() {
         for url in [
             "https://models.example.com/v1",
             "http://letters.finance.svc/send",

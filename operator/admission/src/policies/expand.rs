@@ -83,32 +83,35 @@ fn excluded_persons(from: &str) -> String {
 
 /// Returns the variables up to `counted`, which is the list of groups of a vote. It equals
 /// [`signoff_api::Approval::groups_of_voter`], so it has at most [`signoff_api::Decision::MAX_GROUPS`] groups. A caller
-/// can be in a group several times, but each group is listed once. The first groups are computed in three parts,
-/// because each expression has its own cost budget. Needs `variables.groups`, `quorums` and `lists`, the current
+/// can be in a group several times, but each group is listed once. Needs `variables.groups`, `quorums` and `lists`, the current
 /// approvers of each quorum.
 fn groups_of_voter() -> String {
+    /// The quorums in one expression, because each expression has its own cost budget.
+    const QUORUMS_AT_ONCE: usize = 3;
     let quorums = ApprovalRequest::MAX_QUORUMS;
     let mut lines = vec![
         "  - {name: requiredGroups, expression: \"variables.quorums.map(q, has(q.requiredFrom) ? q.requiredFrom.filter(r, r.group in variables.groups).map(r, string(r.group)) : [])\"}".to_owned(),
     ];
-    let parts = quorums.div_ceil(3);
+    let parts = quorums.div_ceil(QUORUMS_AT_ONCE);
     for part in 0..parts {
-        let at: Vec<_> = (part * 3..quorums.min(part * 3 + 3)).map(|at| at.to_string()).collect();
+        let start = part * QUORUMS_AT_ONCE;
+        let indexes: Vec<_> = (start..quorums.min(start + QUORUMS_AT_ONCE)).map(|index| index.to_string()).collect();
         lines.push(format!(
             "  - name: firstGroups{part}\n    expression: >-\n      size(variables.quorums) < 2 ? [] : [{}].filter(i, i < size(variables.lists)).map(i,\n        \
              variables.lists[i].filter(a, a.kind == 'Group' && a.name in variables.groups)).filter(l, size(l) > 0).map(l, [string(l[0].name)])",
-            at.join(", ")
+            indexes.join(", ")
         ));
     }
-    let first: Vec<_> = (0..parts).map(|part| format!("variables.firstGroups{part}")).collect();
-    lines.push(format!("  - {{name: namedGroups, expression: \"variables.requiredGroups + {}\"}}", first.join(" + ")));
-    let list = |at: usize| {
-        let before: Vec<_> = (0..at).map(|at| at.to_string()).collect();
+    let names: Vec<_> = (0..parts).map(|part| format!("variables.firstGroups{part}")).collect();
+    lines.push(format!("  - {{name: namedGroups, expression: \"variables.requiredGroups + {}\"}}", names.join(" + ")));
+    // Each list has only the groups that no list before it has.
+    let new_groups_at = |index: usize| {
+        let before: Vec<_> = (0..index).map(|earlier| earlier.to_string()).collect();
         let is_new = format!("![{}].exists(i, g in variables.namedGroups[i])", before.join(", "));
-        let new = if at == 0 { String::new() } else { format!(".filter(g, {is_new})") };
-        format!("(size(variables.namedGroups) > {at} ? variables.namedGroups[{at}]{new} : [])")
+        let filter = if index == 0 { String::new() } else { format!(".filter(g, {is_new})") };
+        format!("(size(variables.namedGroups) > {index} ? variables.namedGroups[{index}]{filter} : [])")
     };
-    let lists: Vec<_> = (0..2 * quorums).map(list).collect();
+    let lists: Vec<_> = (0..2 * quorums).map(new_groups_at).collect();
     lines.push(format!("  - name: counted\n    expression: >-\n      {}", lists.join(" +\n      ")));
     lines.join("\n")
 }

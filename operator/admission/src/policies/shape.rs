@@ -91,6 +91,8 @@ pub(super) fn declared_rules(kind: &str) -> Vec<Rule> {
     rules
 }
 
+/// Adds the rules of a schema and of everything below it. `place`: the path to the schema. A rule with a known source
+/// only gets a further path.
 fn collect(schema: &Value, place: &mut Place, rules: &mut Vec<Rule>) {
     for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
         let text = |field: &str| rule[field].as_str().unwrap_or_default().to_owned();
@@ -150,10 +152,11 @@ impl Rule {
                 }
             }
         }
-        let all: Vec<_> = groups.iter().map(|group| self.violations_of_group(group)).collect();
-        Some(all.join(" +\n      ")).filter(|violations| !violations.is_empty())
+        let expressions: Vec<_> = groups.iter().map(|group| self.violations_of_group(group)).collect();
+        Some(expressions.join(" +\n      ")).filter(|violations| !violations.is_empty())
     }
 
+    /// Returns the expression for the list of paths of a group that violate the rule.
     fn violations_of_group(&self, Group { start, is_named, inner }: &Group) -> String {
         let mut guards = Vec::new();
         let violations = if *is_named {

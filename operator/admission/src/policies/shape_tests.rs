@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::policies::{Identity, PolicyObject, objects};
 
-/// The messages of the validations of each validating policy, and the expressions of its variables.
-fn messages() -> BTreeMap<String, Vec<String>> {
+/// Returns the messages of the validations and the expressions of the variables of each validating policy, by its name.
+fn policy_texts() -> BTreeMap<String, Vec<String>> {
     let policies = objects(&Identity::default()).unwrap().into_iter().filter_map(|object| match object {
         PolicyObject::Validating(policy) => {
             let spec = policy.spec.unwrap();
@@ -26,7 +26,7 @@ fn messages() -> BTreeMap<String, Vec<String>> {
 
 #[test]
 fn every_declared_rule_is_in_exactly_one_policy() {
-    let messages = messages();
+    let messages = policy_texts();
     let mut counted = BTreeMap::new();
     for kind in ["Workflow", "Approval"] {
         for rule in declared_rules(kind) {

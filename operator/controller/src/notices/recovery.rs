@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_is_kept_if_a_channel_shows_it_up_to_a_bound() {
+    fn details_are_kept_only_for_a_channel_that_shows_them_and_are_cut() {
         let kept = |details: &str, wants_details| {
             let mut recovery = Recovery::default();
             assert!(recovery.add(event(0, Some(details)), wants_details).is_none());

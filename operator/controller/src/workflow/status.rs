@@ -61,7 +61,7 @@ fn remove_quarantine_condition(status: &mut WorkflowStatus) {
     conditions::remove(&mut status.conditions, conditions::QUARANTINED);
 }
 
-/// Sets or removes the condition that a step waits.
+/// Sets the condition `kind` with the reason and message of a waiting step, or removes the condition if no step waits.
 fn set_waiting_condition(
     status: &mut WorkflowStatus,
     workflow: &Workflow,
@@ -77,7 +77,8 @@ fn set_waiting_condition(
     }
 }
 
-/// Writes the effects of policies in this transition: the gates that they add, once, and those that they hold.
+/// Sets `addedSteps` to the gates that policies added to the plan. Sets the condition `Held` while policies hold gates in
+/// this transition, and removes the condition otherwise.
 fn set_policy_conditions(
     status: &mut WorkflowStatus,
     workflow: &Workflow,

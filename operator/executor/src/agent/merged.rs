@@ -82,7 +82,8 @@ impl Merged {
         serde_json::to_string(&fields).unwrap_or_default()
     }
 
-    /// Adds fields. `depth` is the number of objects and lists around them.
+    /// Adds fields, or counts only their bytes once they are too long. `depth`: the number of objects and lists around
+    /// the fields.
     fn merge_fields(&mut self, fields: Fields<'_>, depth: usize) -> Result<(), Error> {
         for (name, value) in fields {
             let received = value.get().len();
@@ -91,19 +92,19 @@ impl Merged {
                 self.fields.clear();
                 continue;
             }
-            let once = depth > 0 && !STREAMED.contains(&name.as_str());
-            let next = match self.fields.remove(&name) {
+            let keeps_one_of_equal = depth > 0 && !STREAMED.contains(&name.as_str());
+            let piece = match self.fields.remove(&name) {
                 None => {
                     self.bytes += name.len() + FIELD_OVERHEAD;
                     Piece::Whole(value.to_owned())
                 }
                 Some(known) => {
                     self.bytes = self.bytes.saturating_sub(known.bytes());
-                    known.append(value, once, depth)?
+                    known.append(value, keeps_one_of_equal, depth)?
                 }
             };
-            self.bytes = self.bytes.saturating_add(next.bytes());
-            self.fields.insert(name, next);
+            self.bytes = self.bytes.saturating_add(piece.bytes());
+            self.fields.insert(name, piece);
             if self.is_too_long() {
                 self.fields.clear();
             }
@@ -122,14 +123,20 @@ impl Piece {
         }
     }
 
-    /// Appends a value. `once` says whether a repeated equal value is kept once.
-    fn append(self, more: &RawValue, once: bool, depth: usize) -> Result<Self, Error> {
+    /// Appends a piece to a text, a list or an object, or replaces a value of another type. `null` changes nothing.
+    /// `keeps_one_of_equal`: whether a value that arrives twice is kept once.
+    fn append(self, more: &RawValue, keeps_one_of_equal: bool, depth: usize) -> Result<Self, Error> {
         let json = more.get();
+        if json == "null" {
+            return Ok(self);
+        }
         if let Self::Whole(known) = &self {
-            let is_empty = json == "null" || (json == EMPTY_TEXT && known.get().starts_with('"'));
-            if is_empty || (once && known.get() == json && !json.starts_with('{')) {
+            let is_empty_piece = json == EMPTY_TEXT && known.get().starts_with('"');
+            let is_repeated = keeps_one_of_equal && known.get() == json && !json.starts_with('{');
+            if is_empty_piece || is_repeated {
                 return Ok(self);
             }
+            // A server can begin a field with an empty text before it sends a value of any type.
             if known.get() == EMPTY_TEXT {
                 return Ok(Self::Whole(more.to_owned()));
             }
@@ -144,7 +151,6 @@ impl Piece {
                 object.merge_fields(Fields::of(json)?, depth + 1)?;
                 Ok(Self::Object(object))
             }
-            known @ (Self::Text(_) | Self::List(_) | Self::Object(_)) if json == "null" => Ok(known),
             Self::Whole(_) | Self::Text(_) | Self::List(_) | Self::Object(_) => Ok(Self::Whole(more.to_owned())),
         }
     }
@@ -244,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    fn added(pieces: &[Value]) -> Merged {
+    fn merge_all(pieces: &[Value]) -> Merged {
         let mut merged = Merged::default();
         for piece in pieces {
             merged.add(Fields::of(&piece.to_string()).unwrap()).unwrap();
@@ -252,8 +258,8 @@ mod tests {
         merged
     }
 
-    fn merged(pieces: &[Value]) -> Value {
-        serde_json::from_str(&added(pieces).json().unwrap().unwrap()).unwrap()
+    fn merged_json(pieces: &[Value]) -> Value {
+        serde_json::from_str(&merge_all(pieces).json().unwrap().unwrap()).unwrap()
     }
 
     /// Returns a piece of reasoning, as OpenRouter sends it.
@@ -273,7 +279,7 @@ mod tests {
         ];
         let item = |pieces: &Value| pieces["reasoning_details"][0].clone();
         let expected = [reasoning(0, "haha", Some("c2ln")), reasoning(0, "next", None), reasoning(1, "another", None)];
-        assert_eq!(merged(&pieces), json!({"reasoning_details": expected.iter().map(item).collect::<Vec<_>>()}));
+        assert_eq!(merged_json(&pieces), json!({"reasoning_details": expected.iter().map(item).collect::<Vec<_>>()}));
     }
 
     #[test]
@@ -285,8 +291,8 @@ mod tests {
             json!([1, null, "x", [2], {}, {}]),
         ] {
             let pieces: Vec<_> = items.as_array().unwrap().iter().map(|item| json!({"list": [item]})).collect();
-            assert_eq!(merged(&pieces), json!({"list": items}));
-            assert_eq!(merged(&[json!({"list": items})]), json!({"list": items}));
+            assert_eq!(merged_json(&pieces), json!({"list": items}));
+            assert_eq!(merged_json(&[json!({"list": items})]), json!({"list": items}));
         }
     }
 
@@ -295,9 +301,9 @@ mod tests {
         let google = |field: &str, value: &str| json!({"extra": {"google": {field: value}}});
         let pieces =
             [google("signature", "c2ln"), google("signature", "c2ln"), google("text", "a"), google("text", "a")];
-        assert_eq!(merged(&pieces), json!({"extra": {"google": {"signature": "c2ln", "text": "aa"}}}));
+        assert_eq!(merged_json(&pieces), json!({"extra": {"google": {"signature": "c2ln", "text": "aa"}}}));
         let pieces = [json!({"a": "ha", "n": 1}), json!({"a": "ha", "n": 2}), json!({"a": ""})];
-        assert_eq!(merged(&pieces), json!({"a": "haha", "n": 2}));
+        assert_eq!(merged_json(&pieces), json!({"a": "haha", "n": 2}));
     }
 
     #[test]
@@ -316,15 +322,15 @@ mod tests {
     #[test]
     fn fields_that_are_too_long_are_dropped_and_counted() {
         let long = json!({"list": ["x".repeat(100_000)]});
-        let merged = added(&[long.clone(), long.clone(), long]);
+        let merged = merge_all(&[long.clone(), long.clone(), long]);
         assert_eq!(merged.kept(), 0);
         assert!(merged.json().unwrap().is_err_and(|bytes| bytes > MOST_BYTES));
         let many = "1,".repeat(MOST_BYTES / 4) + "1";
         let many: Value = serde_json::from_str(&format!(r#"{{"list": [{many}]}}"#)).unwrap();
-        let merged = added(&[json!({"list": [1]}), many]);
+        let merged = merge_all(&[json!({"list": [1]}), many]);
         assert!(merged.kept() > 0 && merged.kept() < MOST_BYTES);
         // The names of the pieces alone would be too long.
         let pieces: Vec<_> = (0..5000).map(|_| reasoning(0, "ha", None)).collect();
-        assert!(added(&pieces).kept() < 20_000);
+        assert!(merge_all(&pieces).kept() < 20_000);
     }
 }

@@ -1,4 +1,5 @@
-//! The interface of a protocol of model servers, which writes turns and reads answers.
+//! The interface of a protocol of model servers, which writes turns and reads answers. `protocol_of` in `agent.rs`
+//! chooses the protocol of a provider.
 
 use serde_json::value::RawValue;
 use signoff_api::turn::{OpaquePart, OpaqueParts};

@@ -258,28 +258,20 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next evaluation of a thread. Returns `None` after the end of the evaluator.
-    fn next(&self, clock: &ThreadClock) -> Option<(u64, Job)> {
+    /// Waits for the next evaluation, registers it as running on the thread of `clock`, and returns it with its number.
+    /// Returns `None` once the evaluator is closed.
+    fn begin_next(&self, clock: &ThreadClock) -> Option<(u64, Job)> {
         let mut state = self.lock();
         loop {
             if state.closed {
                 return None;
             }
             if let Some((id, mut job)) = state.take(self.settings.threads) {
-                state.alone = job.alone;
-                let running = Running {
-                    clock: clock.clone(),
-                    began: clock.used(),
-                    told_to_stop: None,
-                    flag: Arc::clone(&job.flag),
-                    gives_way: job.gives_way.take().filter(|_| !state.schedule.is_costly(id)),
-                    progress: Arc::clone(&job.progress),
-                    lose: job.lose.take(),
-                };
-                state.running.insert(id, running);
-                let wakes_late =
-                    state.is_overdue || state.watchdog_wakes > Instant::now() + self.settings.limit / SURPRISE;
-                if std::mem::take(&mut state.watchdog_rests) || wakes_late {
+                state.register(id, &mut job, clock);
+                // The watchdog limits the new evaluation, and stops an overdue evaluation if others still wait.
+                let would_wake_late = state.watchdog_wakes > Instant::now() + self.settings.limit / SURPRISE;
+                let needs_watchdog = std::mem::take(&mut state.watchdog_rests) || state.is_overdue || would_wake_late;
+                if needs_watchdog {
                     self.watchdog.notify_one();
                 }
                 return Some((id, job));
@@ -291,7 +283,8 @@ impl Pool {
         }
     }
 
-    /// Records that an evaluation has ended. Returns whether its thread was not lost.
+    /// Records the end and the cost of an evaluation, and wakes the threads that wait for an evaluation. Returns `false`
+    /// if the watchdog has already given up the thread of the evaluation.
     fn record_end(&self, id: u64) -> bool {
         let mut state = self.lock();
         let Some(running) = state.running.remove(&id) else { return false };
@@ -340,6 +333,21 @@ impl State {
         if self.quiet_left()? == Duration::ZERO { self.take_suspect() } else { None }
     }
 
+    /// Registers an evaluation that begins on the thread of `clock`, for the watchdog.
+    fn register(&mut self, id: u64, job: &mut Job, clock: &ThreadClock) {
+        self.alone = job.alone;
+        let running = Running {
+            clock: clock.clone(),
+            began: clock.used(),
+            told_to_stop: None,
+            flag: Arc::clone(&job.flag),
+            gives_way: job.gives_way.take().filter(|_| !self.schedule.is_costly(id)),
+            progress: Arc::clone(&job.progress),
+            lose: job.lose.take(),
+        };
+        self.running.insert(id, running);
+    }
+
     fn take_suspect(&mut self) -> Option<(u64, Job)> {
         let suspect = self.suspects.pop_front()?;
         Some((self.schedule.begin_alone(suspect.subject.clone(), Instant::now()), suspect))
@@ -382,7 +390,7 @@ fn evaluate(pool: &Pool, mark: Option<&MarkFile>) {
     if !clock.is_cpu() {
         tracing::warn!("the CPU time of a thread cannot be read here: evaluations are limited by the wall clock");
     }
-    while let Some((id, job)) = pool.next(&clock) {
+    while let Some((id, job)) = pool.begin_next(&clock) {
         let Job { subject, alone, progress, work, flag, .. } = job;
         if let Some(mark) = mark {
             mark.set(&subject, alone, None);
@@ -393,11 +401,11 @@ fn evaluate(pool: &Pool, mark: Option<&MarkFile>) {
         if let Some(mark) = mark {
             mark.unset();
         }
-        let counts = pool.record_end(id);
+        let is_thread_kept = pool.record_end(id);
         if let Some(deliver) = deliver {
             deliver();
         }
-        if !counts {
+        if !is_thread_kept {
             return;
         }
     }
