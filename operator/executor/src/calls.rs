@@ -61,17 +61,17 @@ pub async fn make(caller: &dyn Caller, run: &RunRef, call: Call, room: &dyn Answ
     let outcome = AssertUnwindSafe(async { caller.call(run, call, room).await }).catch_unwind();
     match timeout(limit + LENIENCE, outcome).await {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(unanswered(
+        Ok(Err(_)) => Err(unanswered_failure(
             FailureClass::Panic,
             "internal error during the call; report this as a bug".to_owned(),
             idempotent,
         )),
-        Err(_) => Err(unanswered(FailureClass::Timeout, format!("no answer within {limit:?}"), idempotent)),
+        Err(_) => Err(unanswered_failure(FailureClass::Timeout, format!("no answer within {limit:?}"), idempotent)),
     }
 }
 
 /// Returns the failure of a call that ended without an answer.
-fn unanswered(class: FailureClass, message: String, idempotent: bool) -> Failure {
+fn unanswered_failure(class: FailureClass, message: String, idempotent: bool) -> Failure {
     Failure {
         class: class.name().to_owned(),
         message,
@@ -115,8 +115,8 @@ impl DefaultCaller {
         Self { evaluator, ..self }
     }
 
-    /// Makes an HTTP request. `facts` receives the versions of the read Secrets, also if the request fails.
-    async fn http(
+    /// Makes an HTTP request of a step. `facts` receives the versions of the read Secrets, also if the request fails.
+    async fn call_http(
         &self,
         run: &RunRef,
         call: HttpCall,
@@ -124,7 +124,7 @@ impl DefaultCaller {
         facts: &mut BTreeMap<String, String>,
     ) -> Result<Reply, CallError> {
         let entries: Vec<_> = call.secret_headers.iter().map(|header| header.entry.name.clone()).collect();
-        let (secret_headers, left) = self.secret_headers(run, &call.url, call.secret_headers, limit, facts).await?;
+        let (secret_headers, left) = self.read_secret_headers(run, &call.url, call.secret_headers, limit, facts).await?;
         let request = HttpRequest {
             method: call.method,
             url: call.url,
@@ -142,8 +142,9 @@ impl DefaultCaller {
         })
     }
 
-    /// Reads the values of headers for a request to a URL. Returns the headers, and the remaining time of `limit`.
-    async fn secret_headers(
+    /// Reads the values of headers for a request to a URL, within `limit`. Returns the headers, and the remaining time of
+    /// `limit`. `facts` receives the versions of the Secrets.
+    async fn read_secret_headers(
         &self,
         run: &RunRef,
         url: &str,
@@ -161,7 +162,7 @@ impl DefaultCaller {
         Ok((headers, limit.saturating_sub(start.elapsed()).max(Duration::from_millis(1))))
     }
 
-    /// Reads the values of headers for a request to a URL.
+    /// Reads the value of each header, and records the version of its Secret in `facts`.
     async fn read_values(
         &self,
         run: &RunRef,
@@ -181,15 +182,16 @@ impl DefaultCaller {
         Ok(values)
     }
 
-    /// Makes one turn of an agent.
-    async fn agent(
+    /// Makes one turn of an agent: at its provider, or by its script. Adds the cost if the price is known, and a remedy if
+    /// the provider refuses the key.
+    async fn call_model(
         &self,
         run: &RunRef,
         call: AgentCall,
         timeout: std::time::Duration,
         room: &dyn AnswerRoom,
     ) -> Result<Reply, CallError> {
-        let (key, price) = (self.key(run, &call).await?, call.price.clone());
+        let (key, price) = (self.read_provider_key(run, &call).await?, call.price.clone());
         let (entry, provider) = (call.key.clone(), call.provider.name.clone());
         let request = TurnRequest {
             provider: call.provider,
@@ -204,7 +206,7 @@ impl DefaultCaller {
             key,
         };
         let turn = match request.provider.kind() {
-            Some(ProviderKind::Scripted(_)) => self.scripted_turn(run, request).await,
+            Some(ProviderKind::Scripted(_)) => self.answer_scripted_turn(run, request).await,
             Some(
                 ProviderKind::OpenAi(_)
                 | ProviderKind::Anthropic(_)
@@ -226,7 +228,7 @@ impl DefaultCaller {
     }
 
     /// Answers a scripted turn on a thread for evaluations, charged to its namespace.
-    async fn scripted_turn(&self, run: &RunRef, request: TurnRequest) -> Result<TurnReply, CallError> {
+    async fn answer_scripted_turn(&self, run: &RunRef, request: TurnRequest) -> Result<TurnReply, CallError> {
         let subject = Subject {
             kind: "Workflow".to_owned(),
             namespace: run.namespace.clone(),
@@ -248,8 +250,11 @@ impl DefaultCaller {
         }
     }
 
-    /// Returns the key for a provider, if it needs one.
-    async fn key(&self, run: &RunRef, call: &AgentCall) -> Result<Option<SecretText>, CallError> {
+    /// Reads the key for a provider from its Secret; `None` if the provider needs no key.
+    ///
+    /// # Errors
+    /// The Secret cannot be read, or the key is empty.
+    async fn read_provider_key(&self, run: &RunRef, call: &AgentCall) -> Result<Option<SecretText>, CallError> {
         let endpoint = call.provider.kind().and_then(ProviderKind::endpoint);
         let Some((url, entry)) = endpoint.zip(call.key.as_ref()) else { return Ok(None) };
         let url = url.parse().map_err(|why| {
@@ -292,11 +297,11 @@ impl Caller for DefaultCaller {
     async fn call(&self, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure> {
         let Call { idempotent, timeout, content, .. } = call;
         let mut facts = BTreeMap::new();
-        let fail = |error| failure(error, idempotent, self.clock.now().into());
+        let fail = |error| to_failure(error, idempotent, self.clock.now().into());
         let result = match content {
-            CallContent::Http(http) => self.http(run, http, timeout, &mut facts).await.map_err(fail),
-            CallContent::Agent(agent) => self.agent(run, *agent, timeout, room).await.map_err(fail),
-            CallContent::Mcp(mcp) => self.mcp(run, *mcp, (idempotent, timeout), &mut facts).await,
+            CallContent::Http(http) => self.call_http(run, http, timeout, &mut facts).await.map_err(fail),
+            CallContent::Agent(agent) => self.call_model(run, *agent, timeout, room).await.map_err(fail),
+            CallContent::Mcp(mcp) => self.call_tool_server(run, *mcp, (idempotent, timeout), &mut facts).await,
             CallContent::Pod(_) => {
                 let why = "a container runs as a Pod, which needs a cluster: apply the Workflow to one";
                 Err(fail(CallError::invalid(why)))
@@ -329,8 +334,8 @@ impl From<TurnReply> for Reply {
     }
 }
 
-/// Returns the failure of a run's call for an error. A wait that the server asked for begins at `now`.
-fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
+/// Converts an error to the failure of a run's call. A wait that the server asked for begins at `now`.
+fn to_failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
     let is_known = error.outcome_known();
     let (class, status) = match error.class {
         ErrorClass::Invalid => (FailureClass::Invalid, None),
@@ -373,10 +378,10 @@ mod tests {
     fn a_lost_answer_is_unknown_unless_the_call_is_idempotent() {
         let now = Moment::from(jiff::Timestamp::UNIX_EPOCH);
         let lost = || CallError::new(ErrorClass::Timeout, true, "no answer");
-        assert!(failure(lost(), false, now).unknown);
-        assert!(!failure(lost(), false, now).retryable);
-        assert!(!failure(lost(), true, now).unknown);
-        assert!(failure(lost(), true, now).retryable);
+        assert!(to_failure(lost(), false, now).unknown);
+        assert!(!to_failure(lost(), false, now).retryable);
+        assert!(!to_failure(lost(), true, now).unknown);
+        assert!(to_failure(lost(), true, now).retryable);
     }
 
     #[test]
@@ -384,7 +389,7 @@ mod tests {
         let now = Moment::from(jiff::Timestamp::UNIX_EPOCH);
         let mut slow_down = CallError::new(ErrorClass::RateLimited, true, "slow down");
         slow_down.retry_after = Some(Duration::from_secs(7));
-        let failure = failure(slow_down, false, now);
+        let failure = to_failure(slow_down, false, now);
         assert_eq!(failure.not_before, Some(now.after(Duration::from_secs(7))));
         assert_eq!(failure.facts.get("statusCode").map(String::as_str), Some("429"));
     }
@@ -489,7 +494,7 @@ mod tests {
             tools: vec![],
             price: None,
         };
-        let error = caller.agent(&run, call, Duration::from_secs(60), &UnboundedRoom).await.unwrap_err();
+        let error = caller.call_model(&run, call, Duration::from_secs(60), &UnboundedRoom).await.unwrap_err();
         assert_eq!(error.message, "provider p: the key token of the Secret models is empty: give it a value");
         assert!(!error.sent);
     }

@@ -22,7 +22,7 @@ pub fn excerpt<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> St
             }
         }
     }
-    let mut characters = on_a_line(&text);
+    let mut characters = iter_one_line(&text);
     let mut line: String = characters.by_ref().take(LIMIT).collect();
     if characters.next().is_some() {
         line.push('…');
@@ -31,18 +31,19 @@ pub fn excerpt<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> St
 }
 
 /// Returns the characters of a text on one line: without invisible characters, and with one space for each gap.
-pub(crate) fn on_a_line(text: &str) -> impl Iterator<Item = char> {
+pub(crate) fn iter_one_line(text: &str) -> impl Iterator<Item = char> {
     let mut after_gap = true;
-    text.chars().filter(|character| !invisible(*character)).filter_map(move |character| {
-        let gap = character.is_whitespace();
-        let shown = !(gap && after_gap);
-        after_gap = gap;
-        shown.then_some(if gap { ' ' } else { character })
+    text.chars().filter(|character| !is_removed(*character)).filter_map(move |character| {
+        let is_gap = character.is_whitespace();
+        let is_shown = !(is_gap && after_gap);
+        after_gap = is_gap;
+        is_shown.then_some(if is_gap { ' ' } else { character })
     })
 }
 
-/// Whether a character is invisible but changes the output of a terminal. White space is not: it becomes a space.
-fn invisible(character: char) -> bool {
+/// Whether a character is dropped from an excerpt, because it is invisible or changes the output of a terminal. White
+/// space is not dropped: it becomes a space.
+fn is_removed(character: char) -> bool {
     !character.is_whitespace() && (character.is_control() || is_invisible(character))
 }
 

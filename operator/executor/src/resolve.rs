@@ -25,8 +25,8 @@ pub(crate) struct System;
 impl Resolve for System {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            Ok(Box::new(found.into_iter()) as Addrs)
+            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }
@@ -42,11 +42,11 @@ impl Resolve for Checked {
         let port = PORT.try_with(|port| *port).ok().flatten();
         let settings = Arc::clone(&self.settings);
         let host = name.as_str().to_owned();
-        let found = self.inner.resolve(name);
+        let resolving = self.inner.resolve(name);
         Box::pin(async move {
             let mut refused = None;
             let mut reachable: Vec<SocketAddr> = Vec::new();
-            for address in found.await? {
+            for address in resolving.await? {
                 match settings.check_address(address.ip(), port, Some(&host)) {
                     Ok(()) => reachable.push(address),
                     Err(error) => refused = Some(error),
@@ -61,7 +61,7 @@ impl Resolve for Checked {
 }
 
 /// Returns the refusal that caused a connection error, if there was one.
-pub(crate) fn refusal(error: &reqwest::Error) -> Option<&Error> {
+pub(crate) fn find_refusal(error: &reqwest::Error) -> Option<&Error> {
     let mut source = error.source();
     while let Some(cause) = source {
         if let Some(refused) = cause.downcast_ref::<Error>() {

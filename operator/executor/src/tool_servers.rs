@@ -79,7 +79,7 @@ pub struct ToolRequest {
     pub definition: Option<Digest>,
     /// The recorded schema of the arguments if no definition is compared. Arguments can be sent as headers by it.
     pub schema: Option<Value>,
-    /// The number of runs that started one another before the calling run, from 0.
+    /// The number of runs before the calling run, in the chain in which each run started the next.
     pub depth: u32,
 }
 

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     error::{CallError, ErrorClass},
     http::{Answer, ERROR_BODY_LIMIT, Http as _, HttpClient, HttpRequest},
-    redact::{excerpt, on_a_line},
+    redact::{excerpt, iter_one_line},
     room::{AnswerRoom, MAX_TURN_ANSWER},
     secrets::{ExposeSecret as _, SecretText},
 };
@@ -287,7 +287,7 @@ fn quotes(shown: &str, prompt: &str) -> bool {
 /// Returns the characters of a text on one line, without the backslashes by which JSON within JSON differs from the
 /// original.
 fn comparable_chars(text: &str) -> Vec<char> {
-    on_a_line(text.trim()).filter(|character| *character != '\\').collect()
+    iter_one_line(text.trim()).filter(|character| *character != '\\').collect()
 }
 
 #[cfg(test)]

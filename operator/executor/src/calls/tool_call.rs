@@ -14,7 +14,7 @@ use signoff_api::{
 use signoff_engine::transition::{Failure, McpCall, McpRequest, McpToolCall, Reply, SentSecret};
 use signoff_expr::text::display;
 
-use super::{DefaultCaller, RunRef, failure, with_key_advice};
+use super::{DefaultCaller, RunRef, to_failure, with_key_advice};
 use crate::{
     Attachment, CallError, ErrorClass, ListedTools, ServerAddress, ToolEnding, ToolReply, ToolRequest, ToolServer,
     ToolServers,
@@ -39,9 +39,9 @@ struct Standing {
 }
 
 impl DefaultCaller {
-    /// Makes a request to a server of tools. `limits` says whether the request may be repeated, and has its timeout.
+    /// Makes a request to a server of tools. `limits`: whether the request may be repeated, and its timeout.
     /// `facts` receives the version of the read Secret and the version of the protocol, also if the request fails.
-    pub(super) async fn mcp(
+    pub(super) async fn call_tool_server(
         &self,
         run: &RunRef,
         call: McpCall,
@@ -55,8 +55,8 @@ impl DefaultCaller {
         };
         let standing = Standing { is_idempotent, may_change };
         let entries: Vec<_> = call.key.iter().map(|entry| entry.name.clone()).collect();
-        let fail = |error| standing.failure(with_key_advice(error, &entries), self.clock.now().into());
-        let (servers, server, left) = self.tool_server(run, &call, limit, facts).await.map_err(fail)?;
+        let fail = |error| standing.to_failure(with_key_advice(error, &entries), self.clock.now().into());
+        let (servers, server, left) = self.prepare_tool_server(run, &call, limit, facts).await.map_err(fail)?;
         match call.request {
             McpRequest::Catalogue { only } => {
                 let listed = servers.catalogue(&server, left).await.map_err(fail)?;
@@ -64,7 +64,7 @@ impl DefaultCaller {
                 record_catalogue(listed, &only).map_err(fail)
             }
             McpRequest::Call(tool) => {
-                let (request, name) = (request(tool), call.server);
+                let (request, name) = (to_request(tool), call.server);
                 let tool = request.tool.clone();
                 let ToolReply { protocol, ending } = servers.call(&server, request, left).await.map_err(fail)?;
                 facts.insert(FACT_PROTOCOL.to_owned(), protocol.to_owned());
@@ -73,8 +73,11 @@ impl DefaultCaller {
         }
     }
 
-    /// Returns the client, the server with its key, and the remaining time of `limit`.
-    async fn tool_server(
+    /// Reads the key of a server of tools. Returns the client, the server with its key, and the remaining time of `limit`.
+    ///
+    /// # Errors
+    /// This program calls no servers of tools, or the key cannot be read.
+    async fn prepare_tool_server(
         &self,
         run: &RunRef,
         call: &McpCall,
@@ -90,7 +93,7 @@ impl DefaultCaller {
             Some(url) => {
                 let headers =
                     call.key.iter().map(|entry| SentSecret::of_server(entry, call.header.as_deref())).collect();
-                let (mut keys, left) = self.secret_headers(run, url, headers, limit, facts).await?;
+                let (mut keys, left) = self.read_secret_headers(run, url, headers, limit, facts).await?;
                 (ServerAddress::Url(url.clone()), keys.pop(), left)
             }
             None => (ServerAddress::Command(call.command.clone()), None, limit),
@@ -108,7 +111,8 @@ fn record_catalogue(listed: ListedTools, only: &[String]) -> Result<Reply, CallE
     Ok(Reply { response: catalogue.into(), ..Reply::default() })
 }
 
-fn request(call: McpToolCall) -> ToolRequest {
+/// Returns the request of a call. A call that is not compared has the recorded schema instead of a definition.
+fn to_request(call: McpToolCall) -> ToolRequest {
     let McpToolCall { tool, arguments, definition, is_compared, needs_people: _, reads: _, described, depth } = call;
     ToolRequest {
         tool,
@@ -120,14 +124,14 @@ fn request(call: McpToolCall) -> ToolRequest {
 }
 
 impl Standing {
-    /// Returns the failure of a request without an answer.
-    fn failure(self, mut error: CallError, now: Moment) -> Failure {
+    /// Converts the error of a request without an answer to a failure.
+    fn to_failure(self, mut error: CallError, now: Moment) -> Failure {
         let was_sent = error.sent;
-        // A run takes the classes below to mean that nothing was sent.
+        // To a run, these three classes mean that nothing was sent.
         if was_sent && matches!(error.class, ErrorClass::Invalid | ErrorClass::Refused | ErrorClass::Unreachable) {
             error.class = ErrorClass::Protocol;
         }
-        self.with_outcome(failure(error, self.is_idempotent, now), was_sent)
+        self.with_outcome(to_failure(error, self.is_idempotent, now), was_sent)
     }
 
     /// Returns the reply or the failure of a run's call for the ending of the request.
@@ -174,7 +178,7 @@ impl Standing {
         }
     }
 
-    /// Completes a failure with the facts about its outcome.
+    /// Sets whether the outcome of a failed call is unknown, and keeps a failure retryable only if the outcome is known.
     fn with_outcome(self, mut failure: Failure, was_sent: bool) -> Failure {
         failure.unknown = was_sent && self.may_change;
         failure.retryable &= !failure.unknown;

@@ -32,7 +32,7 @@ impl ThreadClock {
     pub(super) fn current() -> Self {
         let folder = fs::read_link("/proc/thread-self").ok().map(|link| PathBuf::from("/proc").join(link));
         let mut clock = Self { folder, began: Instant::now(), last: Arc::default() };
-        if clock.cpu().is_none() {
+        if clock.read_cpu_time().is_none() {
             clock.folder = None;
         }
         clock
@@ -49,7 +49,7 @@ impl ThreadClock {
             return self.began.elapsed();
         }
         // For a thread that has ended, or whose file cannot be opened at the moment, the last value counts.
-        match self.cpu() {
+        match self.read_cpu_time() {
             Some(used) => {
                 self.last.store(u64::try_from(used.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
                 used
@@ -58,9 +58,12 @@ impl ThreadClock {
         }
     }
 
-    fn cpu(&self) -> Option<Duration> {
+    /// Reads the CPU time of the thread from `/proc`.
+    fn read_cpu_time(&self) -> Option<Duration> {
         let folder = self.folder.as_ref()?;
-        read(folder.join("schedstat")).and_then(|text| schedstat(&text)).or_else(|| stat(&read(folder.join("stat"))?))
+        read(folder.join("schedstat"))
+            .and_then(|text| parse_schedstat(&text))
+            .or_else(|| parse_stat(&read(folder.join("stat"))?))
     }
 }
 
@@ -71,12 +74,12 @@ fn read(file: PathBuf) -> Option<String> {
 }
 
 /// Parses the first number: nanoseconds on a CPU.
-fn schedstat(text: &str) -> Option<Duration> {
+fn parse_schedstat(text: &str) -> Option<Duration> {
     text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Parses fields 14 and 15, counted from behind the name, which can contain spaces and parentheses.
-fn stat(text: &str) -> Option<Duration> {
+fn parse_stat(text: &str) -> Option<Duration> {
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_whitespace().skip(11);
     let (user, system): (u32, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     Some(TICK * user.saturating_add(system))
@@ -89,10 +92,10 @@ mod tests {
 
     #[test]
     fn the_files_schedstat_and_stat_are_parsed() {
-        assert_eq!(schedstat("219327 7 1\n"), Some(Duration::from_nanos(219_327)));
+        assert_eq!(parse_schedstat("219327 7 1\n"), Some(Duration::from_nanos(219_327)));
         let line = "10440 (a ) b) R 10437 10437 6952 0 -1 4194304 101 0 0 0 12 30 0 0 20 0 1 0 166078 3133440";
-        assert_eq!(stat(line), Some(Duration::from_millis(420)));
-        assert_eq!((schedstat(""), stat("1 (x")), (None, None));
+        assert_eq!(parse_stat(line), Some(Duration::from_millis(420)));
+        assert_eq!((parse_schedstat(""), parse_stat("1 (x")), (None, None));
     }
 
     #[test]

@@ -67,7 +67,8 @@ fn list_marks(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 impl Marks {
-    /// Reads the marks and the suspects of the previous process.
+    /// Reads the marks and the suspects of the previous process, adds the objects of the marks to the suspects, and
+    /// deletes the marks.
     pub(super) fn open(folder: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
         let known = fs::read(folder.join(SUSPECTS)).ok().and_then(|text| serde_json::from_slice(&text).ok());
@@ -97,7 +98,7 @@ impl Marks {
     }
 
     /// Creates the mark of a new thread.
-    pub(super) fn file(&self, thread: usize) -> io::Result<MarkFile> {
+    pub(super) fn create_file(&self, thread: usize) -> io::Result<MarkFile> {
         Ok(MarkFile(Arc::new(Mutex::new(fs::File::create(self.folder.join(format!("{PREFIX}{thread}")))?))))
     }
 
@@ -127,6 +128,7 @@ impl Marks {
         }
     }
 
+    /// Writes the list of suspects, and replaces the old list at once.
     fn save(&self) -> io::Result<()> {
         let suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
         let part = self.folder.join(format!("{SUSPECTS}.part"));
@@ -151,7 +153,7 @@ impl MarkFile {
     }
 
     /// Returns a callback that notes each part of an evaluation that runs alone.
-    pub(super) fn note(&self, subject: Subject) -> PartCallback {
+    pub(super) fn part_callback(&self, subject: Subject) -> PartCallback {
         let file = self.clone();
         Box::new(move |part| file.set(&subject, true, part))
     }

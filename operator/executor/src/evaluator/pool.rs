@@ -89,9 +89,9 @@ impl Job {
             let result = match catch_unwind(AssertUnwindSafe(evaluate)) {
                 // After the flag was set, the value can be incomplete.
                 Ok(_) if gave_way.load(Ordering::Relaxed) => None,
-                Ok(_) if stop.load(Ordering::Relaxed) => Some(Err(Stopped::TooCostly { part: parts.culprit(), limit })),
+                Ok(_) if stop.load(Ordering::Relaxed) => Some(Err(Stopped::TooCostly { part: parts.find_culprit(), limit })),
                 Ok(value) => Some(Ok(value)),
-                Err(_) => Some(Err(Stopped::Panicked { part: parts.culprit() })),
+                Err(_) => Some(Err(Stopped::Panicked { part: parts.find_culprit() })),
             };
             Box::new(move || send(&sender_of_result, result)) as Deliver
         });
@@ -205,6 +205,10 @@ impl Handle {
         }
     }
 
+    /// Adds an evaluation to the queue of its namespace, or to the suspects.
+    ///
+    /// # Errors
+    /// `Deadly`, if evaluations of the object ended the process twice.
     pub(super) fn submit(&self, mut job: Job) -> Result<(), Stopped> {
         let marks = self.pool.marks.as_ref();
         job.alone = match marks.map_or(Suspicion::Trusted, |marks| marks.suspicion_of(&job.subject)) {
@@ -228,7 +232,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Drops the waiting evaluations of a namespace without a waiting caller.
+    /// Drops the evaluations that wait in a namespace and have no waiting caller.
     pub(super) fn drop_unwanted(&self, namespace: &str) {
         let unwanted = self.pool.lock().schedule.remove(namespace, |job| job.flag.load(Ordering::Relaxed));
         if !unwanted.is_empty() {
@@ -317,7 +321,8 @@ impl State {
         }
     }
 
-    /// Begins the next possible evaluation, and returns it with its number.
+    /// Begins the next possible evaluation, and returns it with its number; `None` if none can begin now. Drops suspects
+    /// without a waiting caller.
     fn take(&mut self, threads: usize) -> Option<(u64, Job)> {
         if self.alone {
             return None;
@@ -361,12 +366,13 @@ impl State {
     }
 }
 
+/// Starts a thread for evaluations, with its mark.
 fn begin_thread(pool: &Arc<Pool>) -> io::Result<()> {
     let mut state = pool.lock();
     let number = state.threads;
     state.threads += 1;
     drop(state);
-    let mark = pool.marks.as_ref().map(|marks| marks.file(number)).transpose()?;
+    let mark = pool.marks.as_ref().map(|marks| marks.create_file(number)).transpose()?;
     let pool = Arc::clone(pool);
     let named = thread::Builder::new().name(format!("evaluation-{number}")).stack_size(STACK);
     named.spawn(move || evaluate(&pool, mark.as_ref()))?;
@@ -384,7 +390,8 @@ fn begin_missing_threads(pool: &Arc<Pool>) {
     }
 }
 
-/// Runs the loop of one thread.
+/// Runs the loop of one thread: marks, evaluates, unmarks and delivers one evaluation after the other. Ends with the
+/// evaluator, or if the watchdog has given up the thread.
 fn evaluate(pool: &Pool, mark: Option<&MarkFile>) {
     let clock = ThreadClock::current();
     if !clock.is_cpu() {
@@ -395,7 +402,7 @@ fn evaluate(pool: &Pool, mark: Option<&MarkFile>) {
         if let Some(mark) = mark {
             mark.set(&subject, alone, None);
         }
-        progress.begin(mark.filter(|_| alone).map(|mark| mark.note(subject.clone())));
+        progress.begin(mark.filter(|_| alone).map(|mark| mark.part_callback(subject.clone())));
         // An evaluation without a waiting caller was told to stop before it began.
         let deliver = (!flag.load(Ordering::Relaxed)).then(work);
         if let Some(mark) = mark {
@@ -467,7 +474,7 @@ fn watch_over(pool: &Arc<Pool>) {
             drop(state);
             for running in lost {
                 if let Some(lose) = running.lose {
-                    lose(Stopped::Lost { part: running.progress.culprit(), limit: limit + grace });
+                    lose(Stopped::Lost { part: running.progress.find_culprit(), limit: limit + grace });
                 }
                 pool.lost.send_modify(|lost| *lost += 1);
             }

@@ -40,7 +40,7 @@ impl Progress {
     /// Returns the part that caused a stop: the longest part, if it took an eighth of the time. If the parts that read
     /// text of others took half of the time together, the longest of these parts is returned, even if it was short. A
     /// vote is always returned.
-    pub(super) fn culprit(&self) -> Option<Part> {
+    pub(super) fn find_culprit(&self) -> Option<Part> {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let total = parts.began?.elapsed();
         let current = parts.current.as_ref().map(|(part, since)| (part, since.elapsed()));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     /// Returns the culprit of an evaluation. `parts` has the seconds of each part, and whether it read text of others.
-    fn culprit(parts: &[(u64, bool)]) -> Option<Part> {
+    fn culprit_of(parts: &[(u64, bool)]) -> Option<Part> {
         let progress = Progress::default();
         let mut known = progress.parts.lock().unwrap();
         for (number, (took, is_foreign)) in parts.iter().enumerate() {
@@ -131,24 +131,24 @@ mod tests {
         let total = parts.iter().map(|(took, _)| *took).sum();
         known.began = Instant::now().checked_sub(Duration::from_secs(total));
         drop(known);
-        progress.culprit()
+        progress.find_culprit()
     }
 
     #[test]
     fn the_longest_of_many_foreign_parts_is_the_culprit() {
         let mut parts = vec![(10, true); 100];
         parts[13].0 = 11;
-        assert_eq!(culprit(&parts), Some(step(13, true)));
+        assert_eq!(culprit_of(&parts), Some(step(13, true)));
         parts.iter_mut().for_each(|(_, is_foreign)| *is_foreign = false);
-        assert_eq!(culprit(&parts), None, "equal parts of the author are the fault of none");
+        assert_eq!(culprit_of(&parts), None, "equal parts of the author are the fault of none");
         parts.iter_mut().skip(40).for_each(|(_, is_foreign)| *is_foreign = true);
-        assert_eq!(culprit(&parts), Some(step(40, true)), "the author's are no longer than the others");
+        assert_eq!(culprit_of(&parts), Some(step(40, true)), "the author's are no longer than the others");
     }
 
     #[test]
     fn a_costly_part_of_the_author_is_the_culprit() {
-        assert_eq!(culprit(&[(5, true), (100, false), (5, true)]), Some(step(1, false)));
-        assert_eq!(culprit(&[(50, true), (10, false), (10, false)]), Some(step(0, true)));
+        assert_eq!(culprit_of(&[(5, true), (100, false), (5, true)]), Some(step(1, false)));
+        assert_eq!(culprit_of(&[(50, true), (10, false), (10, false)]), Some(step(0, true)));
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         progress.enter(Part::step("s1", 1));
         progress.begin(None);
         progress.record_foreign_text();
-        assert_eq!(progress.culprit(), Some(step(1, true)));
+        assert_eq!(progress.find_culprit(), Some(step(1, true)));
         progress.leave();
         progress.record_foreign_text();
     }
@@ -169,6 +169,6 @@ mod tests {
         progress.parts.lock().unwrap().began = Instant::now().checked_sub(Duration::from_secs(9));
         progress.enter(Part::Vote("alice".to_owned()));
         progress.leave();
-        assert_eq!(progress.culprit(), Some(Part::Vote("alice".to_owned())));
+        assert_eq!(progress.find_culprit(), Some(Part::Vote("alice".to_owned())));
     }
 }

@@ -60,7 +60,8 @@ impl<J> Schedule<J> {
         }
     }
 
-    /// Removes and returns waiting evaluations of a namespace. The caller must drop them without holding a lock.
+    /// Removes and returns the unwanted evaluations that wait in a namespace. The caller drops the evaluations without
+    /// holding a lock.
     pub(super) fn remove(&mut self, namespace: &str, is_unwanted: impl Fn(&J) -> bool) -> Vec<J> {
         let Some(queue) = self.queued.get_mut(namespace) else { return Vec::new() };
         let (unwanted, left): (VecDeque<_>, _) = queue.drain(..).partition(|waiting| is_unwanted(&waiting.job));
@@ -109,14 +110,14 @@ impl<J> Schedule<J> {
     fn first_job(&self, namespace: &str, can_be_costly: bool, now: Instant) -> Option<(usize, Expected)> {
         let is_recent = |job: &WaitingJob<J>| now.saturating_duration_since(job.since) < PRIORITY_WAIT;
         let jobs = self.queued.get(namespace)?.iter().enumerate();
-        let ranked = jobs.map(|(position, job)| (is_recent(job), self.shares.expected(&job.subject, now), position));
+        let ranked = jobs.map(|(position, job)| (is_recent(job), self.shares.estimate_cost(&job.subject, now), position));
         let (_, expected, position) = ranked.filter(|(_, expected, _)| can_be_costly || !expected.is_costly).min()?;
         Some((position, expected))
     }
 
     /// Begins an evaluation that was not queued here, and returns its number.
     pub(super) fn begin_alone(&mut self, subject: Subject, now: Instant) -> u64 {
-        let expected = self.shares.expected(&subject, now);
+        let expected = self.shares.estimate_cost(&subject, now);
         self.begin(subject, expected)
     }
 

@@ -110,7 +110,7 @@ impl Simulation {
             Subject { kind: "Workflow".to_owned(), namespace: name.clone(), name: uid.clone(), uid, generation: 1 };
         let used = |tenant: &Tenant| (tenant.name.clone(), self.schedule.shares.used(&tenant.name, now));
         let shares = is_alone.then(|| self.tenants.iter().map(used).collect());
-        let was_costly = self.schedule.shares.expected(&subject, now).is_costly;
+        let was_costly = self.schedule.shares.estimate_cost(&subject, now).is_costly;
         let evaluation = Evaluation { tenant, subject: subject.clone(), cost, since: now, was_costly, shares };
         self.schedule.submit(subject, evaluation, now);
     }

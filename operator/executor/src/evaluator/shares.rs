@@ -85,7 +85,7 @@ impl Shares {
 
     /// Returns the expected cost of an evaluation: the last cost of its object, or else the typical cost of its
     /// namespace.
-    pub(super) fn expected(&self, subject: &Subject, now: Instant) -> Expected {
+    pub(super) fn estimate_cost(&self, subject: &Subject, now: Instant) -> Expected {
         let share = self.namespaces.get(&subject.namespace);
         let cost = self.costs.peek(&subject.uid).copied();
         let cost = cost.or_else(|| share.map(|share| share.typical)).unwrap_or_default();
@@ -93,19 +93,20 @@ impl Shares {
         Expected { is_costly: leaves_thread || cost > self.limit / CHEAP, cost }
     }
 
-    /// Charges an evaluation to its object and namespace. `expected` is its expected cost.
+    /// Charges an evaluation to its object and namespace. After an unexpected cost, the namespace leaves one thread to
+    /// cheap evaluations for a time. `expected` is the expected cost.
     pub(super) fn charge(&mut self, subject: &Subject, expected: Expected, cost: Duration, now: Instant) {
         self.costs.put(subject.uid.clone(), cost);
-        let surprises = !expected.is_costly && cost > self.limit / SURPRISE;
+        let is_surprise = !expected.is_costly && cost > self.limit / SURPRISE;
         let share = self.charge_namespace(&subject.namespace, cost, now);
         share.typical = cost.max((share.typical * 3 + cost) / 4);
-        if surprises {
+        if is_surprise {
             share.left_until = Some(now + LEAVE_TIME * 2_u32.pow(share.surprises.min(MOST_DOUBLED)));
             share.surprises += 1;
         }
     }
 
-    /// Charges a cost to a namespace.
+    /// Charges a cost to a namespace, and returns its share. Sometimes removes the shares of unused namespaces first.
     pub(super) fn charge_namespace(&mut self, namespace: &str, cost: Duration, now: Instant) -> &mut Share {
         if now.saturating_duration_since(self.swept_at) >= HALF_LIFE {
             self.swept_at = now;
@@ -141,7 +142,7 @@ mod tests {
     }
 
     fn charge(shares: &mut Shares, subject: &Subject, milliseconds: u64, now: Instant) -> Expected {
-        let expected = shares.expected(subject, now);
+        let expected = shares.estimate_cost(subject, now);
         shares.charge(subject, expected, Duration::from_millis(milliseconds), now);
         expected
     }
@@ -163,13 +164,13 @@ mod tests {
         let (mut shares, now) = (Shares::new(Duration::from_secs(5)), Instant::now());
         assert!(!charge(&mut shares, &subject("a", "new"), 400, now).is_costly, "nothing is known");
         assert!(charge(&mut shares, &subject("a", "other"), 1, now).is_costly, "as its namespace");
-        assert!(shares.expected(&subject("a", "new"), now).is_costly);
-        assert!(!shares.expected(&subject("a", "other"), now).is_costly, "it was cheap");
-        assert!(!shares.expected(&subject("b", "third"), now).is_costly);
+        assert!(shares.estimate_cost(&subject("a", "new"), now).is_costly);
+        assert!(!shares.estimate_cost(&subject("a", "other"), now).is_costly, "it was cheap");
+        assert!(!shares.estimate_cost(&subject("b", "third"), now).is_costly);
         for n in 0..20 {
             charge(&mut shares, &subject("a", &format!("cheap-{n}")), 1, now);
         }
-        assert!(!shares.expected(&subject("a", "fresh"), now).is_costly, "its namespace was cheap for long");
+        assert!(!shares.estimate_cost(&subject("a", "fresh"), now).is_costly, "its namespace was cheap for long");
     }
 
     #[test]
@@ -183,8 +184,8 @@ mod tests {
                 charge(&mut shares, &subject("a", &format!("cheap-{left}-{n}")), 1, now);
             }
             charge(&mut shares, &cheap, 1, now);
-            assert!(shares.expected(&cheap, now + minutes(left) - NOTHING).is_costly);
-            assert!(!shares.expected(&cheap, now + minutes(left)).is_costly);
+            assert!(shares.estimate_cost(&cheap, now + minutes(left) - NOTHING).is_costly);
+            assert!(!shares.estimate_cost(&cheap, now + minutes(left)).is_costly);
             now += minutes(left);
         }
         // A known costly evaluation is expected to be costly.
@@ -192,6 +193,6 @@ mod tests {
         charge(&mut shares, &known, 400, now);
         charge(&mut shares, &known, 4900, now);
         charge(&mut shares, &subject("b", "cheap"), 1, now);
-        assert!(!shares.expected(&subject("b", "cheap"), now).is_costly);
+        assert!(!shares.estimate_cost(&subject("b", "cheap"), now).is_costly);
     }
 }

@@ -21,7 +21,7 @@ use super::{Http, HttpReply, HttpRequest, Scrubber, parse_headers, parse_method,
 use crate::address::{AddressSettings, Error as AddressError};
 use crate::error::{CallError, ErrorClass};
 use crate::redact::excerpt;
-use crate::resolve::{Checked, PORT, System, refusal};
+use crate::resolve::{Checked, PORT, System, find_refusal};
 use crate::room::HTTP_ANSWER_BYTES;
 use crate::tls::is_tls;
 
@@ -161,7 +161,7 @@ impl HttpClient {
             .dns_resolver(Checked { inner: resolver, settings: Arc::clone(&addresses) })
             .build()
             .map_err(|error| {
-                let cause = root(&error);
+                let cause = innermost_cause(&error);
                 CallError::invalid(format!(
                     "TLS cannot be set up ({cause}): install the system's CA certificates or name a file of them in SSL_CERT_FILE"
                 ))
@@ -204,13 +204,13 @@ impl HttpClient {
             return Err(timeout_error(&target, request.timeout));
         };
         let mut response = response.map_err(|error| send_error(&target, &error))?;
-        let (status, retry_after) = (response.status(), retry_after(response.headers(), Timestamp::now()));
+        let (status, retry_after) = (response.status(), parse_retry_after(response.headers(), Timestamp::now()));
         let headers = std::mem::take(response.headers_mut());
         tracing::debug!(target = %target, status = status.as_u16(), "call answered");
 
         let mut beginning = Vec::new();
         if request.expects(status) {
-            match timeout_at(deadline, self.read(&mut response, body)).await {
+            match timeout_at(deadline, self.read_body(&mut response, body)).await {
                 Ok(read) => read.map_err(|broken| broken.into_error(&target, status))?,
                 Err(_) => return Err(timeout_error(&target, request.timeout)),
             }
@@ -220,7 +220,10 @@ impl HttpClient {
         Ok(Answer { status, retry_after, headers, beginning })
     }
 
-    /// Waits until the protected addresses are known. Just after a start they are not.
+    /// Waits until the protected addresses have been read, which takes a moment after a start.
+    ///
+    /// # Errors
+    /// `Unreachable`, if they have not been read before the deadline.
     async fn wait_for_protected(&self, request: &HttpRequest, deadline: Instant) -> Result<(), CallError> {
         if timeout_at(deadline, self.addresses.protected.settled()).await.is_ok() {
             return Ok(());
@@ -229,15 +232,15 @@ impl HttpClient {
         Err(CallError::new(ErrorClass::Unreachable, false, format!("{} was not sent: {why}", request.place())))
     }
 
-    /// Reads the body up to its end, or until the reader needs no more.
-    async fn read(&self, response: &mut Response, body: &mut dyn AnswerBody) -> Result<(), Broken> {
+    /// Reads the body up to its end, or until the reader needs no more. A long body is read in turns with others.
+    async fn read_body(&self, response: &mut Response, body: &mut dyn AnswerBody) -> Result<(), Broken> {
         let limit = body.limit();
         if response.content_length().is_some_and(|length| length > limit as u64) {
             return Err(Broken::Refused(BodyRefused::TooLarge(limit)));
         }
         let mut received = 0;
         while !body.is_complete()
-            && let Some(piece) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))?
+            && let Some(piece) = response.chunk().await.map_err(|error| Broken::Connection(innermost_cause(&error)))?
         {
             received += piece.len();
             // The semaphore is never closed. The permit is held while this piece is read, without an await.
@@ -376,10 +379,10 @@ fn timeout_error(target: &str, timeout: Duration) -> CallError {
 
 /// Returns the error of a request without an answer. Nothing was sent if the address is refused or does not connect.
 fn send_error(target: &str, error: &reqwest::Error) -> CallError {
-    if let Some(refused) = refusal(error) {
+    if let Some(refused) = find_refusal(error) {
         return CallError::refused(format!("{target} was not sent: {refused}"));
     }
-    let cause = root(error);
+    let cause = innermost_cause(error);
     if error.is_builder() {
         CallError::invalid(format!("{target} could not be built: {cause}"))
     } else if error.is_connect() {
@@ -392,7 +395,7 @@ fn send_error(target: &str, error: &reqwest::Error) -> CallError {
 }
 
 /// Returns the innermost cause on one line, because people can act on that cause.
-fn root(error: &(dyn std::error::Error + 'static)) -> String {
+fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(cause) = innermost.source() {
         innermost = cause;
@@ -401,7 +404,7 @@ fn root(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// Parses `Retry-After` in seconds or as a date, from `now`, at most a day. An unreadable value is ignored.
-fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+fn parse_retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse::<u64>() {
         Ok(seconds) => Duration::from_secs(seconds),
@@ -420,29 +423,29 @@ mod tests {
 
     use super::*;
 
-    fn read_retry_after(value: &str) -> Option<Duration> {
+    fn retry_after_of(value: &str) -> Option<Duration> {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(value).unwrap())]);
-        retry_after(&headers, "2026-11-22T00:00:00Z".parse().unwrap())
+        parse_retry_after(&headers, "2026-11-22T00:00:00Z".parse().unwrap())
     }
 
     #[test]
     fn retry_after_is_read_as_seconds_and_as_a_date() {
-        assert_eq!(read_retry_after("7"), Some(Duration::from_secs(7)));
-        assert_eq!(read_retry_after(" 0 "), Some(Duration::ZERO));
-        assert_eq!(read_retry_after("Sun, 22 Nov 2026 00:01:30 GMT"), Some(Duration::from_secs(90)));
+        assert_eq!(retry_after_of("7"), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after_of(" 0 "), Some(Duration::ZERO));
+        assert_eq!(retry_after_of("Sun, 22 Nov 2026 00:01:30 GMT"), Some(Duration::from_secs(90)));
     }
 
     #[test]
     fn a_date_in_the_past_means_now_and_a_distant_date_a_day() {
-        assert_eq!(read_retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
-        assert_eq!(read_retry_after("Thu, 31 Dec 2099 00:00:00 GMT"), Some(LONGEST_RETRY_AFTER));
-        assert_eq!(read_retry_after(&u64::MAX.to_string()), Some(LONGEST_RETRY_AFTER));
+        assert_eq!(retry_after_of("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(retry_after_of("Thu, 31 Dec 2099 00:00:00 GMT"), Some(LONGEST_RETRY_AFTER));
+        assert_eq!(retry_after_of(&u64::MAX.to_string()), Some(LONGEST_RETRY_AFTER));
     }
 
     #[test]
     fn a_retry_after_that_cannot_be_read_is_ignored() {
         for value in ["", "soon", "-5", "1.5", "99999999999999999999999"] {
-            assert_eq!(read_retry_after(value), None, "{value}");
+            assert_eq!(retry_after_of(value), None, "{value}");
         }
     }
 

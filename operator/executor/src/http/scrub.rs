@@ -30,46 +30,49 @@ impl Scrubber {
 
     /// Returns a scrubber for values of visible ASCII characters.
     fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
-        let spellings = values.into_iter().flat_map(|value| [value.to_owned()].into_iter().chain(in_base64(value)));
+        let spellings = values.into_iter().flat_map(|value| [value.to_owned()].into_iter().chain(spell_in_base64(value)));
         Self { spellings: spellings.collect() }
     }
 
     /// Returns a text without the values.
     #[must_use]
     pub fn scrub(&self, text: String) -> String {
-        self.without(text, |spelling, text| whole(spelling, text).collect())
+        self.redact_found(text, |spelling, text| find_whole(spelling, text).collect())
     }
 
     /// Returns the beginning of a text without the values, and without the beginning of a value at its end.
     #[must_use]
     pub fn scrub_beginning(&self, text: String) -> String {
-        self.without(text, |spelling, text| whole(spelling, text).chain(part_at_end(spelling, text)).collect())
+        self.redact_found(text, |spelling, text| {
+            find_whole(spelling, text).chain(find_part_at_end(spelling, text)).collect()
+        })
     }
 
     /// Replaces the ranges that `find` returns for a spelling of a value and a form of the text.
-    fn without(&self, text: String, find: impl Fn(&str, &str) -> Vec<Range<usize>>) -> String {
+    fn redact_found(&self, text: String, find: impl Fn(&str, &str) -> Vec<Range<usize>>) -> String {
         if self.spellings.is_empty() { text } else { redact(&text, self.find_in_all_forms(&text, find)) }
     }
 
     /// Returns the ranges of the values in a text: in plain form, and behind the escapes of JSON and of URLs.
     fn find_in_all_forms(&self, text: &str, find: impl Fn(&str, &str) -> Vec<Range<usize>>) -> Vec<Range<usize>> {
-        let mut found: Vec<_> = self.spellings.iter().flat_map(|spelling| find(spelling, text)).collect();
+        let mut found_ranges: Vec<_> = self.spellings.iter().flat_map(|spelling| find(spelling, text)).collect();
         let mut search = |plain: Unescaped| {
             for spelling in &self.spellings {
                 let ranges = find(spelling, &plain.text).into_iter();
-                found.extend(ranges.map(|range| plain.original(range.start)..plain.original(range.end)));
+                found_ranges.extend(ranges.map(|range| plain.original_position(range.start)..plain.original_position(range.end)));
             }
         };
         if text.contains('\\') {
-            search(Unescaped::of(text, '\\', json_escape));
+            search(Unescaped::of(text, '\\', parse_json_escape));
         }
         if text.contains('%') {
-            search(Unescaped::of(text, '%', url_escape));
+            search(Unescaped::of(text, '%', parse_url_escape));
         }
         if text.contains('+') && self.spellings.iter().any(|spelling| spelling.contains(' ')) {
-            search(Unescaped::of(&text.replace('+', " "), '%', url_escape));
+            // Forms write a space as `+`.
+            search(Unescaped::of(&text.replace('+', " "), '%', parse_url_escape));
         }
-        found
+        found_ranges
     }
 }
 
@@ -89,12 +92,12 @@ fn redact(text: &str, mut ranges: Vec<Range<usize>>) -> String {
 }
 
 /// Returns the positions of a whole value.
-fn whole(spelling: &str, text: &str) -> impl Iterator<Item = Range<usize>> {
+fn find_whole(spelling: &str, text: &str) -> impl Iterator<Item = Range<usize>> {
     text.match_indices(spelling).map(|(start, found)| start..start + found.len())
 }
 
 /// Returns the position of the beginning of a value at the end of a text.
-fn part_at_end(spelling: &str, end: &str) -> Option<Range<usize>> {
+fn find_part_at_end(spelling: &str, end: &str) -> Option<Range<usize>> {
     let lengths = LEAST_PART..spelling.len().min(end.len() + 1);
     let length = lengths.rev().find(|length| end.ends_with(text::first(spelling, *length)))?;
     Some(end.len() - length..end.len())
@@ -102,7 +105,7 @@ fn part_at_end(spelling: &str, end: &str) -> Option<Range<usize>> {
 
 /// Returns the spellings of a value in base64 for every position in the encoded bytes, without the characters at both
 /// ends that also encode neighboring bytes.
-fn in_base64(value: &str) -> impl Iterator<Item = String> {
+fn spell_in_base64(value: &str) -> impl Iterator<Item = String> {
     (0..3).flat_map(move |before: usize| {
         let mut bytes = vec![0; before];
         bytes.extend_from_slice(value.as_bytes());
@@ -142,7 +145,7 @@ impl Unescaped {
     }
 
     /// Returns the position in the original text of a position in the decoded text.
-    fn original(&self, position: usize) -> usize {
+    fn original_position(&self, position: usize) -> usize {
         let escapes = self.ends.partition_point(|(end, _)| *end <= position);
         let last = escapes.checked_sub(1).and_then(|last| self.ends.get(last));
         let (end, original) = last.copied().unwrap_or_default();
@@ -151,21 +154,21 @@ impl Unescaped {
 }
 
 /// Reads the text after the backslash of an escape of JSON: `"`, `\`, `/` or `u002f`.
-fn json_escape(after: &str) -> Option<(char, usize)> {
+fn parse_json_escape(after: &str) -> Option<(char, usize)> {
     match after.chars().next()? {
         character @ ('"' | '\\' | '/') => Some((character, 1)),
-        'u' => Some((ascii(after.get(1..5)?)?, 5)),
+        'u' => Some((parse_ascii(after.get(1..5)?)?, 5)),
         _ => None,
     }
 }
 
 /// Reads the two digits of an escape of URLs.
-fn url_escape(after: &str) -> Option<(char, usize)> {
-    Some((ascii(after.get(..2)?)?, 2))
+fn parse_url_escape(after: &str) -> Option<(char, usize)> {
+    Some((parse_ascii(after.get(..2)?)?, 2))
 }
 
 /// Returns the ASCII character with a number of hexadecimal digits.
-fn ascii(digits: &str) -> Option<char> {
+fn parse_ascii(digits: &str) -> Option<char> {
     let number = u32::from_str_radix(digits, 16).ok().filter(|_| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
     char::from_u32(number).filter(char::is_ascii)
 }
@@ -177,7 +180,7 @@ mod tests {
 
     const VALUE: &str = r#"s3cr3t+tok/en="\~ 42"#;
 
-    fn scrubbed(text: &str) -> String {
+    fn scrub_value(text: &str) -> String {
         Scrubber::new([VALUE]).scrub(text.to_owned())
     }
 
@@ -206,8 +209,8 @@ mod tests {
             percent(false, |byte| !matches!(byte, b'"' | b' ' | b'\\')),
             mixed.replace("%20", "+"),
         ] {
-            assert_eq!(scrubbed(&format!("ü <{spelled}> ü")), "ü <[redacted]> ü", "{spelled}");
-            assert_eq!(scrubbed(&format!("{spelled}{spelled}")), "[redacted][redacted]", "{spelled}");
+            assert_eq!(scrub_value(&format!("ü <{spelled}> ü")), "ü <[redacted]> ü", "{spelled}");
+            assert_eq!(scrub_value(&format!("{spelled}{spelled}")), "[redacted][redacted]", "{spelled}");
         }
     }
 
@@ -219,7 +222,7 @@ mod tests {
                 let whole = format!("{before}{VALUE}{after}");
                 for encoded in [STANDARD.encode(&whole), URL_SAFE_NO_PAD.encode(&whole)] {
                     for spelled in [encoded.clone(), encoded.replace('/', r"\/"), encoded.replace('/', "%2F")] {
-                        let found = scrubbed(&spelled);
+                        let found = scrub_value(&spelled);
                         assert!(found.contains(REDACTED), "{spelled}: {found}");
                         // The rest of the value are bits that it shares with its neighbors.
                         assert!(found.len() <= spelled.len() - VALUE.len() + REDACTED.len(), "{spelled}: {found}");
@@ -232,7 +235,7 @@ mod tests {
     #[test]
     fn an_answer_without_a_value_is_unchanged() {
         for text in ["", "s3cr3t", "a%zz\\x%", "\\u00", "%", "100 % \\\\ \\u00e9 ü+%C3%BC", text::first(VALUE, 19)] {
-            assert_eq!(scrubbed(text), text);
+            assert_eq!(scrub_value(text), text);
         }
         assert_eq!(Scrubber::new([]).scrub(VALUE.to_owned()), VALUE);
     }
