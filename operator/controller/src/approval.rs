@@ -37,6 +37,7 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     reconciled
 }
 
+/// Reconciles an Approval up to its release from the cache: tallies, confirms, writes the status and announces it.
 async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let began = Instant::now();
     let ObservedApproval { approval, run, owner, generation, guard_epoch } =

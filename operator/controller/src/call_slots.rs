@@ -44,12 +44,12 @@ pub struct CallLimits {
 
 impl CallLimits {
     /// Returns the shares of namespaces in all slots.
-    fn shared(&self) -> FairShare {
+    fn shares(&self) -> FairShare {
         FairShare::new(self.total, self.per_namespace, self.total / 4)
     }
 
-    /// Returns the shares of namespaces in the slots to one host. A namespace alone can have half of them.
-    fn shared_of_host(&self) -> FairShare {
+    /// Returns the shares of namespaces in the slots to one host. A namespace alone can have half of these slots.
+    fn shares_of_host(&self) -> FairShare {
         FairShare::new(self.per_host, self.per_host.div_ceil(2).min(self.per_namespace), self.per_host / 4)
     }
 
@@ -170,7 +170,7 @@ pub(crate) struct CallSlot {
 
 impl Drop for CallSlot {
     fn drop(&mut self) {
-        self.slots.change(|inner| inner.taken.remove(&self.ticket));
+        self.slots.apply_change(|inner| inner.taken.remove(&self.ticket));
     }
 }
 
@@ -188,7 +188,7 @@ impl AnswerRoom for CallSlot {
 }
 
 /// Returns the host of a URL by which its calls are limited.
-pub(crate) fn host(url: &str) -> Option<Arc<str>> {
+pub(crate) fn host_of_url(url: &str) -> Option<Arc<str>> {
     let url: Url = url.parse().ok()?;
     let host = url.host_str()?;
     Some(host.strip_suffix('.').unwrap_or(host).into())
@@ -204,7 +204,7 @@ impl CallSlots {
     }
 
     /// Applies a change that may free slots, and reserves free slots for the next calls.
-    fn change(&self, change: impl FnOnce(&mut CallSlotsState)) {
+    fn apply_change(&self, change: impl FnOnce(&mut CallSlotsState)) {
         let mut inner = self.lock();
         change(&mut inner);
         self.reserve(&mut inner);
@@ -239,13 +239,13 @@ impl CallSlots {
 
     /// Reserves slots for calls that waited for memory that has become free.
     pub(crate) fn on_bytes_freed(&self) {
-        self.change(|_| {});
+        self.apply_change(|_| {});
     }
 
     /// Reserves free slots for the next calls.
     fn reserve(&self, inner: &mut CallSlotsState) {
         while inner.taken.all < self.limits.total
-            && let Some((ticket, held)) = self.next(inner)
+            && let Some((ticket, held)) = self.take_next(inner)
         {
             inner.taken.add(&ticket);
             inner.wake.insert(ticket.workflow.clone());
@@ -259,8 +259,9 @@ impl CallSlots {
         inner.held_back = namespace;
     }
 
-    /// Removes the next call from the queue, and returns it with its memory.
-    fn next(&self, inner: &mut CallSlotsState) -> Option<(CallTicket, HeldPart)> {
+    /// Takes the memory of the next call that may start, removes the call from the queue, and returns both. The namespaces
+    /// are tried in turn. If the memory for a namespace below its share does not suffice, free memory is held back for it.
+    fn take_next(&self, inner: &mut CallSlotsState) -> Option<(CallTicket, HeldPart)> {
         let first = inner.held_back.clone().filter(|name| inner.waiting.contains_key(name));
         self.hold_back(inner, None);
         let after = in_turn(&inner.waiting, inner.last.as_ref()).map(|(name, _)| Arc::clone(name));
@@ -268,7 +269,7 @@ impl CallSlots {
         for namespace in order {
             // A namespace can have many thousands of calls, which are skipped while none of them may start.
             let own = count(&inner.taken.namespaces, &namespace);
-            if own >= self.limits.per_namespace || !self.limits.shared().has_room(own, inner.taken.all, 1) {
+            if own >= self.limits.per_namespace || !self.limits.shares().has_room(own, inner.taken.all, 1) {
                 continue;
             }
             let Some(queue) = inner.waiting.get_mut(&namespace) else { continue };
@@ -343,6 +344,7 @@ impl CallSlotsState {
         claimed
     }
 
+    /// Removes the calls of a Workflow that are not `wanted` from the queue, and frees their reserved slots.
     fn retain(&mut self, workflow: &Name, wanted: impl Fn(&CallTicket) -> bool) {
         self.drop_waiting(workflow, &wanted);
         if let Some(mut reserved) = self.reserved.remove(workflow) {
@@ -357,6 +359,7 @@ impl CallSlotsState {
         }
     }
 
+    /// Removes the calls of a Workflow that are not `wanted` from the queue.
     fn drop_waiting(&mut self, workflow: &Name, wanted: impl Fn(&CallTicket) -> bool) {
         let Some(queue) = self.waiting.get_mut(&workflow.namespace) else { return };
         if let Some(tickets) = queue.workflows.get_mut(workflow) {
@@ -387,14 +390,14 @@ impl SlotCounts {
             if all >= limits.per_host {
                 return Some(CallWait::Host(Arc::clone(host), limits.per_host));
             }
-            if !limits.shared_of_host().has_room(own, all, 1) {
+            if !limits.shares_of_host().has_room(own, all, 1) {
                 return Some(CallWait::HostShare(Arc::clone(host), own));
             }
         }
         if self.all >= limits.total {
             return Some(CallWait::Total(limits.total));
         }
-        (!limits.shared().has_room(own, self.all, 1)).then_some(CallWait::Share(own))
+        (!limits.shares().has_room(own, self.all, 1)).then_some(CallWait::Share(own))
     }
 
     fn add(&mut self, ticket: &CallTicket) {

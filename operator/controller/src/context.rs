@@ -155,7 +155,7 @@ impl Context {
 
     /// Reads the newest version of an object into its cache, and returns it. Also queues its notices, which are missing
     /// if the answer to an earlier write was lost.
-    pub(crate) async fn fresh<K: ReconciledKind + NoticeSource>(
+    pub(crate) async fn read_fresh<K: ReconciledKind + NoticeSource>(
         &self,
         store: &Store<K>,
         name: &Name,

@@ -113,7 +113,7 @@ impl EventLoop {
                 return Err(ExitReason::LostThreads(*lost.borrow()));
             }
             self.handle_ready();
-            if self.is_working(operator) && last_writes.is_none() {
+            if self.begin_working_if_synced(operator) && last_writes.is_none() {
                 self.start_reconciles();
             }
             if last_call.is_some() && self.is_finished() {
@@ -130,8 +130,8 @@ impl EventLoop {
                     context.calls.runs.busy_runs().into_iter().for_each(|name| context.enqueue_workflow(name));
                     last_call = Some(Instant::now() + self.grace);
                 }
-                () = until(last_call) => return Ok(()),
-                () = until(last_writes) => return Err(ExitReason::LostThreads(*lost.borrow())),
+                () = wait_until(last_call) => return Ok(()),
+                () = wait_until(last_writes) => return Err(ExitReason::LostThreads(*lost.borrow())),
                 Ok(()) = lost.changed(), if last_writes.is_none() => {
                     if *lost.borrow() >= MOST_LOST {
                         operator.enter(OperatorPhase::Stopping);
@@ -152,14 +152,14 @@ impl EventLoop {
                         context.enqueue_workflow(name);
                     }
                 }
-                () = until(due) => context.queue.fire_timers(context.api.now()),
-                () = until(context.listeners.unrouted_until()) => context.queue_unrouted(),
+                () = wait_until(due) => context.queue.fire_timers(context.api.now()),
+                () = wait_until(context.listeners.unrouted_until()) => context.queue_unrouted(),
                 Some(done) = self.reconciles.join_next_with_id() => self.on_reconciled(done),
                 Some(done) = self.calls.join_next() => self.on_call_finished(done),
                 Some(start) = self.starts.recv() => self.start_call(start),
                 Some(event) = self.watches.approvals.recv() => self.on_approvals(event),
                 Some(event) = self.watches.workflows.recv() => self.on_workflows(event),
-                changed = self.watches.policies.next(&objects.policies, &objects.deleted_namespaces, metrics) => {
+                changed = self.watches.policies.apply_next_event(&objects.policies, &objects.deleted_namespaces, metrics) => {
                     self.on_namespaces_changed(changed);
                 }
                 Some(event) = self.watches.pods.recv() => self.on_pods(event),
@@ -192,7 +192,7 @@ impl EventLoop {
         let context = Arc::clone(&self.context);
         let Context { objects, metrics, .. } = &*context;
         for _ in 0..BATCH {
-            let next = self.watches.policies.next(&objects.policies, &objects.deleted_namespaces, metrics);
+            let next = self.watches.policies.apply_next_event(&objects.policies, &objects.deleted_namespaces, metrics);
             let Some(changed) = next.now_or_never() else { break };
             self.on_namespaces_changed(changed);
         }
@@ -219,8 +219,9 @@ impl EventLoop {
         self.context.calls.pod_quota.announce_free();
     }
 
-    /// Whether reconciles may start: not before every first list is complete.
-    fn is_working(&mut self, operator: &Operator) -> bool {
+    /// Enters the phase `Working`, and ends the recovery of notices, once every first list is complete and the guard has
+    /// inspected. Returns whether reconciles may start.
+    fn begin_working_if_synced(&mut self, operator: &Operator) -> bool {
         let SyncedLists { workflows, approvals } = self.watches.synced;
         if !self.working
             && workflows
@@ -239,7 +240,8 @@ impl EventLoop {
         self.working
     }
 
-    /// Starts as many reconciles as may be in flight.
+    /// Starts as many reconciles as may be in flight. While the operator stops, only runs with results to commit are
+    /// reconciled.
     fn start_reconciles(&mut self) {
         if self.context.calls.is_draining() {
             // Only runs with results to commit are still reconciled.
@@ -270,11 +272,11 @@ impl EventLoop {
 
     /// Whether one more reconcile may start. Reconciles that wait for an evaluation do not count.
     fn has_room(&self) -> bool {
-        self.at_work() < self.max_reconciles && self.load.count() < self.most_in_flight() && self.load.has_memory()
+        self.count_working() < self.max_reconciles && self.load.count() < self.most_in_flight() && self.load.has_memory()
     }
 
     /// Returns the number of reconciles in flight that do not wait for an evaluation.
-    fn at_work(&self) -> usize {
+    fn count_working(&self) -> usize {
         self.load.count().saturating_sub(self.context.evaluations.waiting.count())
     }
 
@@ -290,10 +292,11 @@ impl EventLoop {
         let (all, in_flight) = (self.max_reconciles, self.load.count_in(namespace));
         let at_work = in_flight.saturating_sub(self.context.evaluations.waiting.count_in(namespace));
         in_flight < most
-            && FairShare::new(all, all.div_ceil(2), all / 4).has_room(at_work, self.at_work(), 1)
+            && FairShare::new(all, all.div_ceil(2), all / 4).has_room(at_work, self.count_working(), 1)
             && self.load.has_share_for(namespace, self.most_in_flight())
     }
 
+    /// Counts a finished reconcile, and tells the queue when the object is due again.
     fn on_reconciled(&mut self, done: Result<(Id, ReconcileResult), JoinError>) {
         let (id, result, took) = match done {
             Ok((id, (result, took))) => (id, Ok(result), took),
@@ -329,7 +332,8 @@ impl EventLoop {
         }
     }
 
-    /// Starts a call whose start is committed.
+    /// Starts the task of a call whose start is committed. The task begins the call only if its run still may, and charges
+    /// its time to the namespace.
     fn start_call(&mut self, start: CallStart) {
         let CallStart { name, run, call, generation, hold } = start;
         let key = call.key();
@@ -370,6 +374,7 @@ impl EventLoop {
         }
     }
 
+    /// Records the result of a call, and enqueues its run.
     fn on_call_finished(&mut self, done: Result<CallResult, JoinError>) {
         // The result of an aborted call is not needed.
         let Ok((name, uid, key, fact)) = done else { return };
@@ -382,6 +387,7 @@ impl EventLoop {
         }
     }
 
+    /// Enqueues every open object.
     fn enqueue_all(&self) {
         for name in self.context.objects.workflows.open() {
             self.context.enqueue_workflow(name);
@@ -412,7 +418,8 @@ impl EventLoop {
     }
 }
 
-async fn until(instant: Option<Instant>) {
+/// Waits until an instant, or forever without one.
+async fn wait_until(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
         None => std::future::pending().await,

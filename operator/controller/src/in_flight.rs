@@ -88,8 +88,8 @@ impl Runs {
         inner.run(name, uid).map(|run| run.calls.unstored_facts(journal)).unwrap_or_default()
     }
 
-    /// Ends the calls of a run for which `follows` returns false, and drops their results. Their transition has changed
-    /// before it was stored.
+    /// Ends the calls of a run for which `follows` returns false, and drops the results of these calls. The transition
+    /// that began such a call was never stored.
     pub(crate) fn end_where_not(&self, name: &Name, uid: &str, follows: impl Fn(&CallKey) -> bool) {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return };

@@ -65,8 +65,9 @@ impl PodSettings {
 /// A watch event of Pods with the namespace of its watch, or `None` for all namespaces.
 pub(crate) type PodWatchEvent = (Option<String>, WatchEvent<StepPod>);
 
-/// Follows the Pods of steps by one watch, or by one watch for each namespace that the administrator names.
-pub(crate) fn watch(
+/// Starts one watch of the Pods of steps, or one watch for each namespace that the administrator names. Returns the
+/// receiver of all events.
+pub(crate) fn start_watches(
     client: &Client,
     settings: &PodSettings,
     metrics: &SharedMetrics,

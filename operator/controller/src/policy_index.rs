@@ -130,8 +130,9 @@ impl PolicyIndex {
         Some(received.as_ref().ok().cloned().unwrap_or_default())
     }
 
-    /// Applies a change. Returns the namespaces whose policies differ from the policies that were returned last.
-    fn change(&self, take: impl FnOnce(&mut IndexState)) -> Vec<Arc<str>> {
+    /// Applies a change. Computes the policies of each namespace whose policies were returned before, and returns the
+    /// namespaces whose policies have changed.
+    fn apply_change(&self, take: impl FnOnce(&mut IndexState)) -> Vec<Arc<str>> {
         let mut inner = self.lock();
         take(&mut inner);
         let mut changed = Vec::new();
@@ -195,15 +196,15 @@ pub(crate) struct PolicyWatches {
 impl PolicyWatches {
     /// Starts the watches, as tasks that do not end by themselves.
     pub(crate) fn start(client: &Client, metrics: &SharedMetrics, tasks: &mut JoinSet<ExitReason>) -> Self {
-        let cluster = watch(client, metrics, tasks, "watch of ClusterApprovalPolicies");
-        let own = watch(client, metrics, tasks, "watch of ApprovalPolicies");
-        let namespaces = watch(client, metrics, tasks, "watch of Namespaces");
+        let cluster = start_watch(client, metrics, tasks, "watch of ClusterApprovalPolicies");
+        let own = start_watch(client, metrics, tasks, "watch of ApprovalPolicies");
+        let namespaces = start_watch(client, metrics, tasks, "watch of Namespaces");
         Self { cluster, own, namespaces }
     }
 
     /// Waits for the next watch event, and applies it. Returns the namespaces with other policies, and the namespace
     /// whose deletion has begun or is over. Cancel safe: no event is lost if the future is dropped.
-    pub(crate) async fn next(
+    pub(crate) async fn apply_next_event(
         &mut self,
         index: &PolicyIndex,
         deleted: &DeletedNamespaces,
@@ -212,15 +213,15 @@ impl PolicyWatches {
         let policies = tokio::select! {
             biased;
             Some(event) = self.cluster.recv() => {
-                index.change(|inner| inner.cluster.apply(event, metrics, |policy| policy.spec))
+                index.apply_change(|inner| inner.cluster.apply(event, metrics, |policy| policy.spec))
             }
             Some(event) = self.own.recv() => {
-                index.change(|inner| inner.own.apply(event, metrics, |policy| policy.spec))
+                index.apply_change(|inner| inner.own.apply(event, metrics, |policy| policy.spec))
             }
             Some(event) = self.namespaces.recv() => {
                 let labels = |namespace: Namespace| namespace.metadata.labels.unwrap_or_default();
                 let deletions = deleted.apply(&event);
-                let policies = index.change(|inner| inner.namespaces.apply(event, metrics, labels));
+                let policies = index.apply_change(|inner| inner.namespaces.apply(event, metrics, labels));
                 return ChangedNamespaces { policies, deletions };
             }
             // The sending tasks have ended, which their owner handles.
@@ -238,7 +239,7 @@ pub(crate) struct ChangedNamespaces {
     pub(crate) deletions: Option<Arc<str>>,
 }
 
-fn watch<K: DecodedKind>(
+fn start_watch<K: DecodedKind>(
     client: &Client,
     metrics: &SharedMetrics,
     tasks: &mut JoinSet<ExitReason>,
@@ -273,12 +274,12 @@ mod tests {
     }
 
     fn apply_policy(index: &PolicyIndex, event: WatchEvent<ClusterApprovalPolicy>) -> Vec<Arc<str>> {
-        index.change(|inner| inner.cluster.apply(event, &Arc::default(), |policy| policy.spec))
+        index.apply_change(|inner| inner.cluster.apply(event, &Arc::default(), |policy| policy.spec))
     }
 
     fn apply_namespace(index: &PolicyIndex, namespace: Namespace) -> Vec<Arc<str>> {
         let event = WatchEvent::Applied(Box::new(namespace));
-        index.change(|inner| inner.namespaces.apply(event, &Arc::default(), |n| n.metadata.labels.unwrap_or_default()))
+        index.apply_change(|inner| inner.namespaces.apply(event, &Arc::default(), |n| n.metadata.labels.unwrap_or_default()))
     }
 
     fn prod() -> ClusterApprovalPolicy {
@@ -338,7 +339,7 @@ mod tests {
         apply_namespace(&index, Namespace { metadata: named("lab"), ..Namespace::default() });
         assert_eq!(index.labels("lab"), Some(BTreeMap::new()));
         let event = WatchEvent::<Namespace>::Unreadable { meta: named("odd"), why: "odd".into(), listed: false };
-        index.change(|inner| inner.namespaces.apply(event, &Arc::default(), |_| BTreeMap::new()));
+        index.apply_change(|inner| inner.namespaces.apply(event, &Arc::default(), |_| BTreeMap::new()));
         assert_eq!(index.labels("odd"), Some(BTreeMap::new()), "to wait for them does not help");
     }
 

@@ -128,7 +128,7 @@ impl Quarantines {
     }
 
     /// Returns the time until which nothing of a run is evaluated because of many stopped evaluations, or `None`.
-    pub(crate) fn is_run_paused(&self, run: &Name, uid: &str, now: Moment) -> Option<Moment> {
+    pub(crate) fn run_paused_until(&self, run: &Name, uid: &str, now: Moment) -> Option<Moment> {
         let inner = self.lock();
         let stops = inner.stops.get(run).filter(|stops| stops.uid == uid)?;
         stops.until.filter(|until| now < *until)
@@ -307,7 +307,7 @@ mod tests {
         let (all, run) = (Quarantines::default(), Name::new("a", "one"));
         let why = Stopped::TooCostly { part: None, limit: FIRST_PAUSE };
         let stop = |known, second| all.record_stop_of_run(&run, "1", known, &why, at(second));
-        let paused = |second| all.is_run_paused(&run, "1", at(second));
+        let paused = |second| all.run_paused_until(&run, "1", at(second));
         assert_eq!(((stop(0, 0), paused(0)), (stop(0, 0), paused(0))), ((1, None), (2, None)));
         assert_eq!((stop(0, 0), paused(0), paused(240)), (3, Some(at(240)), None));
         assert_eq!((stop(0, 240), paused(300), paused(240 + 480)), (4, Some(at(240 + 480)), None));
@@ -316,7 +316,7 @@ mod tests {
             (8, Some(at(1000 + 3600))),
             "the status and the journal knew of more"
         );
-        assert_eq!(all.is_run_paused(&run, "2", at(1000)), None, "another run of the same name");
+        assert_eq!(all.run_paused_until(&run, "2", at(1000)), None, "another run of the same name");
         assert_eq!(all.record_stop_of_run(&run, "2", 0, &why, at(1000)), 1);
         all.forget_run(&run);
         assert_eq!(all.stops_of_run(&run, "2"), 0);

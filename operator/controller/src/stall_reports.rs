@@ -57,7 +57,7 @@ async fn report<K: AnnouncedKind>(
         Found::Here(object) => object.meta().clone(),
         Found::Finished { uid, .. } => meta_with(Some(uid)),
         // `kubectl describe` shows an Event only by the uid of its object.
-        Found::Stale | Found::NotFound => match context.fresh(store, name).await {
+        Found::Stale | Found::NotFound => match context.read_fresh(store, name).await {
             Ok(Some(object)) => object.meta().clone(),
             _ => meta_with(None),
         },
@@ -71,7 +71,7 @@ async fn report<K: AnnouncedKind>(
 async fn set_stalled(context: &Context, name: &Name, reason: &'static str, message: &str) -> Result<(), Error> {
     let workflow = match context.objects.workflows.find(name) {
         Found::Here(workflow) => workflow,
-        Found::Stale => match context.fresh(&context.objects.workflows, name).await? {
+        Found::Stale => match context.read_fresh(&context.objects.workflows, name).await? {
             Some(workflow) => workflow,
             None => return Ok(()),
         },

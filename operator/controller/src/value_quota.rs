@@ -87,7 +87,7 @@ impl ValueQuota {
 
     /// Waits until there is memory for all long values of a run, including those of its journal, and takes it until the
     /// result is dropped. Namespaces get memory in turn. A run takes at most the share of a namespace alone.
-    pub(crate) async fn memory_for(&self, workflows: &Store<Workflow>, name: &Name) -> HeldPart {
+    pub(crate) async fn take_memory(&self, workflows: &Store<Workflow>, name: &Name) -> HeldPart {
         let bytes = usize::try_from(workflows.value_bytes_of(name)).unwrap_or(usize::MAX);
         self.memory.take(&name.namespace, bytes).await
     }
@@ -170,12 +170,12 @@ mod tests {
         for (namespace, name, mib) in runs {
             store.apply(workflow(namespace, name, 1, mib * MIB));
         }
-        let memory_for =
-            async |namespace: &str, name: &str| quota.memory_for(&store, &Name::new(namespace, name)).await;
-        let (first, second) = (memory_for("n", "a").await, memory_for("m", "b").await);
-        assert!(memory_for("n", "c").now_or_never().is_none(), "its namespace has its share");
-        assert!(memory_for("o", "small").now_or_never().is_some(), "a namespace without any is not held back");
-        let mut huge = Box::pin(memory_for("o", "huge"));
+        let take =
+            async |namespace: &str, name: &str| quota.take_memory(&store, &Name::new(namespace, name)).await;
+        let (first, second) = (take("n", "a").await, take("m", "b").await);
+        assert!(take("n", "c").now_or_never().is_none(), "its namespace has its share");
+        assert!(take("o", "small").now_or_never().is_some(), "a namespace without any is not held back");
+        let mut huge = Box::pin(take("o", "huge"));
         assert!(huge.as_mut().now_or_never().is_none());
         drop((first, second));
         assert!(huge.as_mut().now_or_never().is_some());

@@ -72,7 +72,7 @@ async fn reconcile_observed(context: &Context, name: &Name, claimed: &mut bool) 
         WorkflowObservation::GuardUnsettled => return Ok(None),
         WorkflowObservation::Finished { uid, due } => {
             quarantine::remove_marks(&context.evaluations, name, Some(&uid));
-            let cleared = pod_gc::after_run(context, name, &uid).await;
+            let cleared = pod_gc::delete_after_run(context, name, &uid).await;
             let due = finish::finish_run(context, name, &uid, due).await?;
             return cleared.map(|()| due);
         }
@@ -128,7 +128,7 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
     }
     report::report(context, seen, &plan, &transition);
     dispatch::dispatch(context, seen, &transition, claims).await?;
-    pod_gc::after_commit(context, seen, &transition).await?;
+    pod_gc::delete_after_commit(context, seen, &transition).await?;
     let stored = stall_reports::clear(context, stored).await?;
     finish::next_reconcile(context, seen, &stored, &transition).await
 }

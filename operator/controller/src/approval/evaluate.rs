@@ -29,7 +29,8 @@ use crate::{
     withdrawal::Orders,
 };
 
-/// Counts the votes of an Approval that may be evaluated.
+/// Returns the tally of an Approval. Votes are evaluated only while the run is open and not paused, and the Approval is
+/// not in quarantine. A stopped tally puts the Approval into quarantine.
 pub(super) async fn evaluate(
     context: &Context,
     name: &Name,
@@ -52,7 +53,7 @@ pub(super) async fn evaluate(
         evaluations.end_quarantine(&key);
         return Ok(without_quarantine(tally_filtered(approval, owner, now, &VoteFilter::Nothing)));
     }
-    if let Some(until) = run.is_paused(&evaluations.quarantines, now.at) {
+    if let Some(until) = run.paused_until(&evaluations.quarantines, now.at) {
         let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
         // If the Approval itself is in quarantine, its condition says so already.
         let result = match aside {
@@ -76,7 +77,7 @@ pub(super) async fn evaluate(
             }
             let before = aside.map_or(0, |aside| aside.failures);
             let entry = evaluations.begin_quarantine(&key, generation, before, now.at);
-            let until = run.is_paused(&evaluations.quarantines, now.at);
+            let until = run.paused_until(&evaluations.quarantines, now.at);
             let until = until.map_or(entry.until, |until| until.max(entry.until));
             let message = message(&why, &entry, Some(until));
             tracing::error!(approval = %name, reason = quarantine::reason(&why), "{message}");
@@ -100,8 +101,8 @@ impl RunOfApproval<'_> {
         &self.approval.spec.request.workflow.uid
     }
 
-    fn is_paused(&self, quarantines: &Quarantines, now: Moment) -> Option<Moment> {
-        quarantines.is_run_paused(self.name, self.uid(), now)
+    fn paused_until(&self, quarantines: &Quarantines, now: Moment) -> Option<Moment> {
+        quarantines.run_paused_until(self.name, self.uid(), now)
     }
 
     fn record_stop(&self, quarantines: &Quarantines, why: &Stopped, now: Moment) -> i32 {

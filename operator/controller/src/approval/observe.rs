@@ -29,11 +29,12 @@ pub(super) struct ObservedApproval {
     pub(super) guard_epoch: Arc<str>,
 }
 
+/// Reads the state of an Approval. A finished Approval also enqueues its run, or keeps only its summary in the cache.
 pub(super) async fn observe(context: &Context, name: &Name) -> Result<ApprovalObservation, Error> {
     let approval = match context.objects.approvals.find(name) {
         Found::Here(approval) => Some(approval),
         Found::Finished { .. } | Found::NotFound => None,
-        Found::Stale => context.fresh(&context.objects.approvals, name).await?,
+        Found::Stale => context.read_fresh(&context.objects.approvals, name).await?,
     };
     let Some(approval) = approval else { return Ok(ApprovalObservation::Nothing) };
     let workflow = &approval.spec.request.workflow;
@@ -49,7 +50,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<ApprovalOb
     let GuardStatus::InForce(guarded) = context.api.guard.borrow().clone() else {
         return Ok(ApprovalObservation::Nothing);
     };
-    let Some((owner, generation)) = owner(context, &run, &workflow.uid).await? else {
+    let Some((owner, generation)) = read_owner_state(context, &run, &workflow.uid).await? else {
         return Ok(ApprovalObservation::Nothing);
     };
     // The run creates a new Approval after the deletion.
@@ -65,14 +66,14 @@ type Owner = (OwnerState, Option<i64>);
 
 /// Returns the state of the run. `None` if this operator leaves its Approvals alone, because a newer operator wrote the
 /// journal or the run was accepted under other rules.
-async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Owner>, Error> {
+async fn read_owner_state(context: &Context, run: &Name, wanted: &str) -> Result<Option<Owner>, Error> {
     let state_of = |workflow: &Workflow| {
         if uid(workflow) != wanted {
             Some((OwnerState::Missing, None))
         } else if workflow.is_finished() || context.objects.withdrawal(workflow).is_some() {
             Some((OwnerState::Finished, None))
         } else {
-            is_ours(workflow).then_some((OwnerState::Live, workflow.metadata.generation))
+            is_tallied_here(workflow).then_some((OwnerState::Live, workflow.metadata.generation))
         }
     };
     match context.objects.workflows.find(run) {
@@ -80,7 +81,7 @@ async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Own
         Found::Finished { uid, .. } if uid == wanted => return Ok(Some((OwnerState::Finished, None))),
         _ => {}
     }
-    let Some(workflow) = context.fresh(&context.objects.workflows, run).await? else {
+    let Some(workflow) = context.read_fresh(&context.objects.workflows, run).await? else {
         return Ok(Some((OwnerState::Missing, None)));
     };
     // The object read here is cached now, so its watch event will not enqueue the run.
@@ -88,7 +89,8 @@ async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Own
     Ok(state_of(&workflow))
 }
 
-fn is_ours(workflow: &Workflow) -> bool {
+/// Whether this version of the operator counts the votes on the Approvals of a run.
+fn is_tallied_here(workflow: &Workflow) -> bool {
     let Some(status) = &workflow.status else { return true };
     status.journal_version.is_none_or(|version| version <= journal::VERSION) && status.other_rules().is_none()
 }

@@ -50,7 +50,7 @@ pub(crate) struct ReadMemory(OnceCell<HeldPart>);
 impl ReadMemory {
     /// Waits until there is memory for all long values of a run, and holds it.
     pub(crate) async fn take(&self, quota: &ValueQuota, workflows: &Store<Workflow>, name: &Name) {
-        let wait = || quota.memory_for(workflows, name);
+        let wait = || quota.take_memory(workflows, name);
         self.0.get_or_init(wait).await;
     }
 }

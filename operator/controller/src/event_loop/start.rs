@@ -42,7 +42,8 @@ use crate::{
 const WATCHED: usize = 4;
 
 impl EventLoop {
-    /// Starts every task of an operator that holds its Lease.
+    /// Builds the shared context of an operator that holds its Lease, and starts the watches and the guard. Returns the
+    /// event loop, and the delivery of Kubernetes Events, which the caller runs.
     pub(crate) fn start(operator: &Operator, lease_guard: LeaseGuard) -> (Self, Delivery) {
         let Operator { config, metrics, .. } = operator;
         let client = &config.client;
@@ -125,7 +126,7 @@ impl EventLoop {
             workflows,
             approvals,
             policies: PolicyWatches::start(client, metrics, &mut background),
-            pods: pods::watch(client, &config.pods, metrics, &mut background),
+            pods: pods::start_watches(client, &config.pods, metrics, &mut background),
             synced: SyncedLists::default(),
         };
         let pod_runner = PodRunner {

@@ -80,7 +80,7 @@ impl GuardMonitor {
                 std::future::pending().await
             }
             GuardMode::Checked(settings) => {
-                let mutating = self.until(|| serves_mutating_policies(&self.client)).await;
+                let mutating = self.retry(|| serves_mutating_policies(&self.client)).await;
                 let changes = watch_changes(&self.client, mutating);
                 let state = MonitorState {
                     monitor: &self,
@@ -96,17 +96,19 @@ impl GuardMonitor {
         }
     }
 
+    /// Publishes a status, also to the metrics.
     fn publish(&self, now: GuardStatus) {
         self.metrics.set_guard_status(&now);
         publish(&self.status, now);
     }
 
-    /// Asks until there is an answer. Meanwhile the policies count as not in force.
-    async fn until<T, F: Future<Output = Result<T, kube::Error>>>(&self, ask: impl Fn() -> F) -> T {
+    /// Asks, and asks again after a pause until the API server answers. Publishes meanwhile that the policies cannot be
+    /// read.
+    async fn retry<T, F: Future<Output = Result<T, kube::Error>>>(&self, ask: impl Fn() -> F) -> T {
         let mut pause = Duration::from_millis(250);
         loop {
             match ask().await {
-                Ok(found) => return found,
+                Ok(answer) => return answer,
                 Err(error) => {
                     let why = format!("the admission policies cannot be read: {}", plain(&error));
                     // If the server cannot be reached, the objects are only compared again later.
@@ -135,43 +137,44 @@ struct MonitorState<'k> {
 
 impl MonitorState<'_> {
     async fn run(mut self) -> ForeignApiServer {
-        let mut elsewhere = false;
+        let mut was_elsewhere = false;
         loop {
             let (client, mutating) = (&self.monitor.client, self.mutating);
-            let found = self.monitor.until(|| inspect(client, mutating)).await;
-            if elsewhere && !found.is_elsewhere() {
+            let inspection = self.monitor.retry(|| inspect(client, mutating)).await;
+            if was_elsewhere && !inspection.is_elsewhere() {
                 return ForeignApiServer;
             }
-            elsewhere = found.is_elsewhere();
-            let wrong = self.problems_of(&found);
-            let effect = match &found.identity {
-                Some(identity) if wrong.is_empty() => self.establish(&found, identity).await,
-                Some(identity) => self.publish_not_in_force(wrong, identity).await,
+            was_elsewhere = inspection.is_elsewhere();
+            let problems = self.problems_of(&inspection);
+            let effect = match &inspection.identity {
+                Some(identity) if problems.is_empty() => self.establish(&inspection, identity).await,
+                Some(identity) => self.publish_not_in_force(problems, identity).await,
                 None => {
-                    self.monitor.publish(GuardStatus::Broken(wrong.into()));
+                    self.monitor.publish(GuardStatus::Broken(problems.into()));
                     InspectionEffect::Applied
                 }
             };
             if effect == InspectionEffect::Applied {
-                self.next_change().await;
+                self.wait_for_change().await;
             }
         }
     }
 
     /// Returns the problems of an inspection. In strict mode, a mutating webhook or policy of others is a problem.
-    fn problems_of(&self, found: &Inspection) -> Vec<String> {
-        let mut wrong = found.problems();
-        if self.settings.strict && !found.external_mutators.is_empty() {
-            wrong.push(format!(
+    fn problems_of(&self, inspection: &Inspection) -> Vec<String> {
+        let mut problems = inspection.problems();
+        if self.settings.strict && !inspection.external_mutators.is_empty() {
+            problems.push(format!(
                 "{} can change a vote before it is stored: exclude the API group signoff.dev in its rules",
-                found.external_mutators.join(", ")
+                inspection.external_mutators.join(", ")
             ));
         }
-        wrong
+        problems
     }
 
-    /// Waits for the next change.
-    async fn next_change(&mut self) {
+    /// Waits for the next change, and drops the further changes that have arrived. Publishes that the policies are
+    /// inspected if the change can concern them.
+    async fn wait_for_change(&mut self) {
         let mut change = tokio::select! {
             Some(change) = self.changes.next() => change,
             () = self.monitor.doubt.notified() => PolicyChange::Ours,
@@ -190,20 +193,21 @@ impl MonitorState<'_> {
 
     /// Publishes that the policies are not in force, and stores the interruption, because not every cause changes an
     /// object.
-    async fn publish_not_in_force(&mut self, wrong: Vec<String>, identity: &Identity) -> InspectionEffect {
-        self.monitor.publish(GuardStatus::Broken(wrong.into()));
+    async fn publish_not_in_force(&mut self, problems: Vec<String>, identity: &Identity) -> InspectionEffect {
+        self.monitor.publish(GuardStatus::Broken(problems.into()));
         let memory = self.load_state(identity).await;
         if memory.in_force.take().is_some() {
             memory.interruptions += 1;
-            self.store(identity).await;
+            self.store_state(identity).await;
         }
         InspectionEffect::Applied
     }
 
-    /// Publishes that the policies are in force, after the API servers have proven it.
-    async fn establish(&mut self, found: &Inspection, identity: &Identity) -> InspectionEffect {
+    /// Publishes that the policies are in force. A new epoch first needs a refusal by every API server, and is stored.
+    /// Publishes nothing if an object changes meanwhile.
+    async fn establish(&mut self, inspection: &Inspection, identity: &Identity) -> InspectionEffect {
         let memory = self.load_state(identity).await.clone();
-        let epoch = match found.versions.epoch(memory.interruptions) {
+        let epoch = match inspection.versions.epoch(memory.interruptions) {
             Ok(epoch) => epoch,
             Err(why) => {
                 self.monitor.publish(GuardStatus::broken(format!("the guard's epoch cannot be generated: {why}")));
@@ -211,29 +215,29 @@ impl MonitorState<'_> {
             }
         };
         let known = memory.in_force.filter(|(known, _)| *known == epoch).map(|(_, since)| since);
-        let first = found.changed_at.filter(|_| memory.blank);
+        let first = inspection.changed_at.filter(|_| memory.blank);
         if self.tried.as_ref() != Some(&epoch) {
             let wait = match (known, first) {
                 (Some(_), _) => Duration::ZERO,
                 (None, Some(changed)) => SETTLE.saturating_sub(self.age(changed)),
                 (None, None) => SETTLE.saturating_sub(self.changed.map_or(Duration::ZERO, |at| at.elapsed())),
             };
-            let Some(refused) = self.until_refused(wait, identity).await else { return InspectionEffect::Interrupted };
+            let Some(refused) = self.wait_until_refused(wait, identity).await else { return InspectionEffect::Interrupted };
             self.tried = Some(epoch.clone());
             if known.is_none() {
                 let since = first.map_or(refused, |changed| refused.min(changed + SETTLE));
                 let memory = self.load_state(identity).await;
                 memory.in_force = Some((epoch.clone(), since));
                 memory.blank = false;
-                self.store(identity).await;
+                self.store_state(identity).await;
             }
         }
         let since = self.load_state(identity).await.in_force.as_ref().map_or(Timestamp::MAX, |(_, since)| *since);
-        let baseline = Baseline { versions: found.versions.clone(), mutating: self.mutating };
+        let baseline = Baseline { versions: inspection.versions.clone(), mutating: self.mutating };
         self.monitor.publish(GuardStatus::InForce(GuardEpoch {
             epoch: epoch.into(),
             since,
-            external_mutators: found.external_mutators.clone().into(),
+            external_mutators: inspection.external_mutators.clone().into(),
             baseline: Some(Arc::new(baseline)),
         }));
         InspectionEffect::Applied
@@ -246,7 +250,7 @@ impl MonitorState<'_> {
 
     /// Waits, then sends forged requests until every API server refuses them. Returns the time of the refusal, or
     /// `None` if an object changed meanwhile.
-    async fn until_refused(&mut self, wait: Duration, identity: &Identity) -> Option<Timestamp> {
+    async fn wait_until_refused(&mut self, wait: Duration, identity: &Identity) -> Option<Timestamp> {
         let mut again = Instant::now() + wait;
         let mut pause = Duration::from_secs(1);
         if !wait.is_zero() {
@@ -258,10 +262,10 @@ impl MonitorState<'_> {
             let each = self.settings.each_server.as_ref();
             let attempt = async {
                 sleep_until(again).await;
-                every_server_refuses(&monitor.client, each, identity).await
+                probe_every_server(&monitor.client, each, identity).await
             };
             tokio::select! {
-                () = self.next_change() => return None,
+                () = self.wait_for_change() => return None,
                 tried = attempt => match tried {
                     Ok(at) => return Some(at.unwrap_or_else(|| monitor.clock.now())),
                     Err(why) => monitor.publish(GuardStatus::broken(why)),
@@ -272,20 +276,22 @@ impl MonitorState<'_> {
         }
     }
 
+    /// Returns the persisted state, loaded once by this process.
     async fn load_state(&mut self, identity: &Identity) -> &mut PersistedState {
         let remembered = match self.memory.take() {
             Some(memory) => memory,
             None => {
                 let (client, namespace) = (&self.monitor.client, &identity.namespace);
-                self.monitor.until(|| PersistedState::load(client, namespace)).await
+                self.monitor.retry(|| PersistedState::load(client, namespace)).await
             }
         };
         self.memory.insert(remembered)
     }
 
-    async fn store(&mut self, identity: &Identity) {
+    /// Stores the persisted state.
+    async fn store_state(&mut self, identity: &Identity) {
         let (client, memory) = (&self.monitor.client, self.load_state(identity).await.clone());
-        self.monitor.until(|| memory.store(client, &identity.namespace)).await;
+        self.monitor.retry(|| memory.store(client, &identity.namespace)).await;
     }
 }
 
@@ -299,7 +305,7 @@ enum InspectionEffect {
 }
 
 /// Sends forged requests to each API server. Returns the time of the refusals, by the earliest of their clocks.
-async fn every_server_refuses(
+async fn probe_every_server(
     client: &Client,
     each: Option<&kube::Config>,
     operator: &Identity,
@@ -342,6 +348,7 @@ where
     changes_of(events, signoff_admission::names(), others).boxed()
 }
 
+/// Converts the events of a watch to changes. `ours`: the names of the guard's objects.
 fn changes_of<K: ResourceExt + Send>(
     events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send,
     ours: &'static BTreeSet<String>,

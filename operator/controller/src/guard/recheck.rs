@@ -112,7 +112,7 @@ impl Recheck {
             return Ok(false);
         }
         let Some(baseline) = &guarded.baseline else { return Ok(true) };
-        let now = self.next_question(what, baseline.mutating).await?;
+        let now = self.join_next_question(what, baseline.mutating).await?;
         let holds = now.is_some_and(|now| baseline.versions.still_hold(&now));
         if !holds {
             lock(&self.questions).whole = None;
@@ -131,8 +131,9 @@ impl Recheck {
         Ok(holds && is_still_trusted)
     }
 
-    /// Returns the next question, which is not sent yet.
-    fn next_question(&self, what: ConfirmScope, mutating: bool) -> Question {
+    /// Joins the next question, which is not sent yet, or prepares it. The question is sent after the question in flight,
+    /// and waits a moment for more decisions if many arrive.
+    fn join_next_question(&self, what: ConfirmScope, mutating: bool) -> Question {
         let whole = what == ConfirmScope::StoredStatus;
         let now = Instant::now();
         let mut questions = lock(&self.questions);
@@ -155,7 +156,7 @@ impl Recheck {
         let (client, shared, full) = (self.client.clone(), Arc::downgrade(&self.questions), Arc::clone(&crowd));
         let question = async move {
             if let Some(in_flight) = in_flight {
-                // Its answer is no proof for this decision, which was read later.
+                // The answer to that question is no proof for this decision, which was read later.
                 drop(in_flight.await);
             }
             if waits_for_crowd {
@@ -201,7 +202,7 @@ async fn ask(
             if sent.elapsed() >= WHOLE_REPEATS {
                 repeat_whole(&client, questions, mutating);
             }
-            within_timeout(whole.with_policy_of_votes(&client)).await
+            await_versions(whole.with_policy_of_votes(&client)).await
         }
         None => ask_whole(&client, questions, mutating).await,
     }
@@ -221,7 +222,7 @@ fn repeat_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: b
 /// Asks the whole question, and keeps its answer for short questions unless a newer answer is kept.
 async fn ask_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: bool) -> VersionsAnswer {
     let sent = Instant::now();
-    let answer = within_timeout(ObjectVersions::current(client, mutating)).await;
+    let answer = await_versions(ObjectVersions::current(client, mutating)).await;
     if let Some(questions) = questions.upgrade() {
         let mut questions = lock(&questions);
         let newest = questions.whole.as_ref().map(|(sent, _)| *sent).max(questions.whole_from);
@@ -232,7 +233,8 @@ async fn ask_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating
     answer
 }
 
-async fn within_timeout(answer: impl Future<Output = Result<Option<ObjectVersions>, kube::Error>>) -> VersionsAnswer {
+/// Awaits an answer, up to the time limit.
+async fn await_versions(answer: impl Future<Output = Result<Option<ObjectVersions>, kube::Error>>) -> VersionsAnswer {
     let answer = timeout(ANSWER_TIMEOUT, answer).await;
     let answer = answer.map_err(|_| kube::Error::Service(format!("no answer within {ANSWER_TIMEOUT:?}").into()));
     Ok(answer??.map(Arc::new))

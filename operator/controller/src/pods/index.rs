@@ -198,7 +198,8 @@ impl Drop for CreationFailureRecord {
 }
 
 impl PodIndexState {
-    /// Adds or replaces a Pod. Returns the Workflow to be reconciled, if the event is news for it.
+    /// Adds or replaces a Pod, and tells its follower. Ignores an older state, and a Pod whose deletion was received.
+    /// Returns the Workflow to be reconciled, if the event is news for it.
     fn put(&mut self, pod: StepPod) -> Option<Name> {
         let name = Name::of(&pod);
         let (owner, run) = pod.owner().map(|(owner, uid)| (name.beside(owner), Box::<str>::from(uid)))?;
@@ -236,6 +237,7 @@ impl PodIndexState {
         known.gone == Some(DeletionSource::Watched) && known.pod.as_ref().is_some_and(|gone| gone.uid() == pod.uid())
     }
 
+    /// Removes a Pod, if it has the uid, and tells its follower. Returns the Workflow that owns the Pod.
     fn remove(&mut self, name: &Name, uid: Option<&str>, how: DeletionSource) -> Option<Name> {
         if self.pods.get(name).is_none_or(|entry| uid.is_some_and(|uid| uid != entry.pod.uid())) {
             return None;

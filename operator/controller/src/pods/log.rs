@@ -36,7 +36,7 @@ pub(super) struct Log {
 ///
 /// # Errors
 /// The reason for people why the log cannot be read.
-pub(super) async fn end_of(
+pub(super) async fn read_end(
     requests: &ApiRequests,
     pod: &Name,
     lines: Option<i32>,
@@ -46,7 +46,7 @@ pub(super) async fn end_of(
     let retry_limit = if is_needed { READ_TIMEOUT } else { SHORT_RETRY_LIMIT };
     let read = async {
         loop {
-            match read(requests, pod, lines).await {
+            match read_once(requests, pod, lines).await {
                 Ok(log) => return Ok(log),
                 Err(error) if is_transient(&error) && began.elapsed() < retry_limit => {
                     tokio::time::sleep(PAUSE).await;
@@ -63,7 +63,8 @@ fn is_transient(error: &kube::Error) -> bool {
     is_ambiguous(error) || status_code(error) == Some(429)
 }
 
-async fn read(requests: &ApiRequests, pod: &Name, lines: Option<i32>) -> Result<Log, kube::Error> {
+/// Reads a log to its end, and keeps the last [`MAX_LOG`] bytes.
+async fn read_once(requests: &ApiRequests, pod: &Name, lines: Option<i32>) -> Result<Log, kube::Error> {
     let stream = requests.log(pod, CONTAINER, lines.map(i64::from)).await?;
     let mut stream = std::pin::pin!(stream);
     let (mut kept, mut is_cut) = (Vec::new(), false);

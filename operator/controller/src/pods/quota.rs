@@ -93,14 +93,14 @@ impl PodQuota {
         }
     }
 
-    /// Returns the slot of a Pod that runs already, whatever the limits.
+    /// Takes a slot for a Pod that runs already, whatever the limits.
     pub(crate) fn keep_running(self: &Arc<Self>, run: &str, pod: &Name) -> PodSlot {
         let running = (run.into(), pod.clone());
         self.lock().taken.entry(Arc::clone(&pod.namespace)).or_default().insert(running);
         PodSlot { quota: Arc::clone(self), run: run.into(), pod: pod.clone() }
     }
 
-    /// Returns a slot for a new Pod, or why it waits.
+    /// Takes a slot for a new Pod. Without a free slot, queues the Pod and returns why it waits.
     pub(crate) fn acquire(self: &Arc<Self>, ticket: QueuedPod) -> Result<PodSlot, PodWait> {
         let namespace = Arc::clone(&ticket.pod.namespace);
         if !self.settings.allows(&namespace) {
@@ -113,7 +113,7 @@ impl PodQuota {
         }
         // A Pod whose commit was refused is queued again with another time.
         inner.forget(&namespace, |other| other.pod == ticket.pod && *other != ticket);
-        let running = self.running(&inner, &namespace);
+        let running = self.running_pods(&inner, &namespace);
         let earlier = inner.waiting.get(&namespace).into_iter().flatten().take_while(|other| **other < ticket);
         let wait = if self.is_full(&running, &ticket.run) {
             let before = earlier.filter(|other| other.run == ticket.run).count();
@@ -144,7 +144,7 @@ impl PodQuota {
         let inner = self.lock();
         let mut next = BTreeSet::new();
         for (namespace, waiting) in &inner.waiting {
-            let running = self.running(&inner, namespace);
+            let running = self.running_pods(&inner, namespace);
             let free = self.settings.most_in_namespace.saturating_sub(running.len());
             let able = waiting.iter().filter(|ticket| !self.is_full(&running, &ticket.run)).enumerate();
             let is_reported = |before: usize| match free {
@@ -172,12 +172,13 @@ impl PodQuota {
     }
 
     /// Returns every Pod of a namespace that holds a slot or runs without one.
-    fn running(&self, inner: &PodQuotaState, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
+    fn running_pods(&self, inner: &PodQuotaState, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
         let mut running = self.index.live_in(namespace);
         running.extend(inner.taken.get(namespace).into_iter().flatten().cloned());
         running
     }
 
+    /// Whether a run has as many running Pods as a Workflow may have.
     fn is_full(&self, running: &BTreeSet<(Box<str>, Name)>, run: &str) -> bool {
         running.iter().filter(|(owner, _)| &**owner == run).count() >= self.settings.most_of_workflow
     }

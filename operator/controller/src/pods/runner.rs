@@ -225,7 +225,7 @@ impl PodRun<'_> {
     /// Waits for memory, then reads the end of the log.
     async fn end_of_log(&self, lines: Option<i32>, is_needed: bool) -> Result<log::Log, String> {
         let _memory = self.runner.context.calls.bytes.take(&self.name.namespace, log::MEMORY).await;
-        log::end_of(&self.runner.requests, &self.name, lines, is_needed).await
+        log::read_end(&self.runner.requests, &self.name, lines, is_needed).await
     }
 }
 

@@ -111,12 +111,13 @@ impl PodState {
 }
 
 impl StepPod {
+    /// Returns the state of the step's container.
     pub(crate) fn state(&self) -> PodState {
         if let Some(end) = &self.terminated {
             return PodState::Ended(end.clone());
         }
         if matches!(self.phase.as_str(), "Failed" | "Succeeded") {
-            let why = self.ended_by_cluster().or_else(|| self.disrupted()).unwrap_or_else(|| self.failed_otherwise());
+            let why = self.end_by_cluster().or_else(|| self.disruption()).unwrap_or_else(|| self.init_failure());
             // A kubelet reports the end of a container before the end of the Pod.
             return if self.running { PodState::Lost(why) } else { PodState::Failed(why) };
         }
@@ -154,21 +155,22 @@ impl StepPod {
         !(self.is_finished() || sidecar_runs_on)
     }
 
-    /// Returns the reason why its kubelet ended the Pod: `Evicted`, `DeadlineExceeded`, `Preempting`, …
-    pub(crate) fn ended_by_cluster(&self) -> Option<PodProblem> {
+    /// Returns the reason why the kubelet ended the Pod: `Evicted`, `DeadlineExceeded`, `Preempting`, …
+    pub(crate) fn end_by_cluster(&self) -> Option<PodProblem> {
         // A deadline that passes after the end sets its reason also on a Pod that has succeeded.
         let reason = self.reason.clone().filter(|_| self.phase != "Succeeded")?;
         Some(PodProblem { reason, message: self.message.clone().unwrap_or_default() })
     }
 
-    /// Returns the reason of its disruption: its node was drained, or another Pod preempted it.
-    pub(crate) fn disrupted(&self) -> Option<PodProblem> {
+    /// Returns the reason of a disruption: the node was drained, or another Pod preempted this Pod.
+    pub(crate) fn disruption(&self) -> Option<PodProblem> {
         let target = self.conditions.iter().find(|c| c.type_ == "DisruptionTarget" && c.status == "True")?;
         Some(PodProblem { reason: "Evicted".to_owned(), message: format!("{}: {}", target.reason, target.message) })
     }
 
-    /// Returns the reason of its end before the step's container started, if it was not deleted.
-    fn failed_otherwise(&self) -> PodProblem {
+    /// Returns the failed init container as the reason why the Pod ended before the step's container started, or a
+    /// placeholder.
+    fn init_failure(&self) -> PodProblem {
         let Some((name, end)) = &self.failed_before else {
             return PodProblem { reason: "PodFailed".to_owned(), message: "the cluster gave no reason".to_owned() };
         };

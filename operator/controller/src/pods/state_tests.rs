@@ -176,7 +176,7 @@ fn a_pod_that_the_cluster_ended_has_its_reason() {
     late["containerStatuses"] = container(ended);
     let pod = read(&json!({}), &late);
     assert!(matches!(pod.state(), PodState::Ended(_)));
-    assert_eq!(pod.ended_by_cluster().unwrap().reason, "Evicted");
+    assert_eq!(pod.end_by_cluster().unwrap().reason, "Evicted");
     let preempted = json!({"phase": "Failed", "conditions": [
         {"type": "Ready", "status": "False"},
         {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "preempting to accommodate a higher priority pod"}]});

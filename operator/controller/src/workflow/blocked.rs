@@ -34,7 +34,7 @@ pub(super) async fn block_on_policy(
     seen: &ObservedRun,
     why: &Refusal,
 ) -> Result<Option<Moment>, Error> {
-    let next = status::blocked_by_policy(&seen.workflow, why, seen.now);
+    let next = status::status_held_by_policy(&seen.workflow, why, seen.now);
     if next == seen.status {
         return Ok(None);
     }
@@ -60,7 +60,7 @@ pub(super) async fn block_on_rules(
     let is_held = |condition: &Condition| condition.type_ == conditions::HELD && condition.reason == reason::OLD_RULES;
     let is_news = !seen.status.conditions.iter().any(is_held);
     quarantine::remove_marks(&context.evaluations, &seen.name, Some(&seen.uid));
-    let describe = |status: &mut WorkflowStatus| status::held_by_rules(status, &seen.workflow, &why, seen.now);
+    let describe = |status: &mut WorkflowStatus| status::describe_held_by_rules(status, &seen.workflow, &why, seen.now);
     let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
     if is_news && !stored.is_finished() {
         let key = format!("held-{}", stored.metadata.resource_version.as_deref().unwrap_or_default());
@@ -83,7 +83,7 @@ pub(super) async fn block_on_restored(context: &Context, seen: &ObservedRun) -> 
         "the run is a copy from a backup ({because}), which cannot tell what the run did afterwards, so it never continues: cancel it (`kubectl approve cancel {name}`), or check what it has done and run it again (`kubectl approve rerun {name}{backup}`)"
     );
     quarantine::remove_marks(&context.evaluations, &seen.name, Some(&seen.uid));
-    let describe = |status: &mut WorkflowStatus| status::restored(status, &seen.workflow, &why, seen.now);
+    let describe = |status: &mut WorkflowStatus| status::describe_restored(status, &seen.workflow, &why, seen.now);
     let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
     if is_news && !stored.is_finished() {
         context.say(About::Workflow(&stored.metadata), EventReason::Restored, &why, "restored");
@@ -109,7 +109,7 @@ pub(super) async fn block_on_old_shape(
     if seen.workflow.spec.cancel == Some(true) {
         return quarantine::keep_quarantined(context, seen, seen.now).await;
     }
-    let next = status::old_shape(&seen.workflow, why, seen.now);
+    let next = status::status_of_old_shape(&seen.workflow, why, seen.now);
     if next == seen.status {
         return Ok(None);
     }

@@ -44,6 +44,8 @@ pub(super) struct SlotClaims {
     pub(super) calls_wait: Vec<(String, CallWait)>,
 }
 
+/// Claims a slot for each call of a transition that may start now, and marks the call as started. Calls without a free
+/// slot are queued. A suspended run starts nothing new, and leaves the queues.
 pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mut Transition) -> SlotClaims {
     let calls = &context.calls;
     let mut claims = SlotClaims { begin: Vec::new(), wait: Vec::new(), calls_wait: Vec::new() };
@@ -114,8 +116,8 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
 fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<CallTicket> {
     let host = match &call.content {
         CallContent::Agent(agent) => host_of(&agent.provider),
-        CallContent::Http(http) => call_slots::host(&http.url),
-        CallContent::Mcp(mcp) => mcp.url.as_deref().and_then(call_slots::host),
+        CallContent::Http(http) => call_slots::host_of_url(&http.url),
+        CallContent::Mcp(mcp) => mcp.url.as_deref().and_then(call_slots::host_of_url),
         CallContent::Pod(_) => return None,
     };
     let seq = transition.journal.get(&call.path, call.attempt)?.seq;
@@ -126,7 +128,7 @@ fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<Ca
 
 /// Returns the host of a provider, or `None` if it has no server.
 fn host_of(provider: &Provider) -> Option<Arc<str>> {
-    call_slots::host(provider.kind()?.endpoint()?)
+    call_slots::host_of_url(provider.kind()?.endpoint()?)
 }
 
 /// Returns the bytes that a call needs in memory. Room for the whole answer is reserved for a call with effects, and
@@ -198,16 +200,19 @@ pub(super) fn pending_conditions(
     PendingConditions { pods: pending_pods(pods, seen, transition, claims), calls: pending_calls(seen, claims) }
 }
 
+/// Returns the reason and the message about steps that wait for slots, or `None` if none waits.
 fn pending_calls(seen: &ObservedRun, claims: &SlotClaims) -> Option<(String, String)> {
     let (path, wait) = claims.calls_wait.first()?;
     let why = wait.message(&seen.name.namespace);
     Some((reason::QUEUED.to_owned(), format!("step {path}: {why}{}", behind_text(claims.calls_wait.len() - 1))))
 }
 
+/// Returns the end of a message about the steps that wait behind the first one.
 fn behind_text(more: usize) -> String {
     if more > 0 { format!("; {more} more of its steps wait behind it") } else { String::new() }
 }
 
+/// Returns the reason and the message about Pods that have a problem or wait for their start, or `None`.
 fn pending_pods(
     pods: &PodIndex,
     seen: &ObservedRun,

@@ -41,6 +41,7 @@ pub(super) fn fold_journal(
     settled.map_err(|why| Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("its journal: {why}") })
 }
 
+/// Stores a transition, and ends the quarantine of its run.
 pub(super) async fn commit(
     context: &Context,
     seen: &ObservedRun,
@@ -58,7 +59,8 @@ pub(super) async fn commit(
     Ok(stored)
 }
 
-/// Writes the status of a transition, and the values that it names.
+/// Writes the new long values of a transition, then its status, and announces it. Writes nothing if the status is
+/// unchanged. Fails with a conflict if other runs have taken the rest of the quota.
 pub(super) async fn store(
     context: &Context,
     seen: &ObservedRun,
@@ -77,8 +79,8 @@ pub(super) async fn store(
     // The values to which the stored journal refers were stored before it.
     let known = values::stored(&seen.journal, &seen.status);
     let segments = folded.iter().map(|segment| (segment.digest.clone(), segment.text.clone()));
-    let all = transition.blobs.iter().cloned().chain(apart(transition)).chain(segments);
-    for (digest, text) in all.filter(|(digest, _)| !known.contains_key(digest)) {
+    let values_to_store = transition.blobs.iter().cloned().chain(apart(transition)).chain(segments);
+    for (digest, text) in values_to_store.filter(|(digest, _)| !known.contains_key(digest)) {
         let failed = |source| Error::Blob { object: seen.name.as_a::<Workflow>(), source };
         if let Some(name) = context.values.blobs.put(&owner, digest.as_str(), text.into()).await.map_err(failed)? {
             next.value_names.insert(digest.clone(), name);
@@ -95,9 +97,9 @@ pub(super) async fn store(
     Ok(stored)
 }
 
-/// Ends a run because of its spec.
+/// Ends a run because of its spec: writes the status, and announces the end.
 pub(super) async fn end_refused(context: &Context, seen: &ObservedRun, why: &Refusal) -> Result<Option<Moment>, Error> {
-    let next = status::refused(&seen.workflow, why, seen.now);
+    let next = status::status_of_refused(&seen.workflow, why, seen.now);
     let stored =
         context.api.write_status(&context.objects.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);
@@ -113,9 +115,9 @@ pub(super) async fn end_refused(context: &Context, seen: &ObservedRun, why: &Ref
     .await
 }
 
-/// Writes that a run is held because the admission policies are not in force.
+/// Writes that a run is held because the admission policies are not in force, and reports an Event the first time.
 pub(super) async fn block_on_guard(context: &Context, workflow: &Workflow, why: &str) -> Result<Option<Moment>, Error> {
-    let next = status::blocked_by_guard(workflow, why, context.api.now());
+    let next = status::status_held_by_guard(workflow, why, context.api.now());
     if workflow.status.as_ref() != Some(&next) {
         let is_new = !workflow.status.as_ref().is_some_and(|status| conditions::fails(&status.conditions, GUARDED));
         let key = next.seq.to_string();

@@ -59,6 +59,7 @@ pub(super) fn start_calls(context: &Context, seen: &ObservedRun, claims: SlotCla
     Ok(())
 }
 
+/// Registers a call as in flight, and hands it to the event loop.
 fn start_call(calls: &Calls, seen: &ObservedRun, claim: SlotClaim) {
     let SlotClaim { call, hold } = claim;
     let pod = match &call.content {
@@ -76,6 +77,7 @@ fn start_call(calls: &Calls, seen: &ObservedRun, claim: SlotClaim) {
     let _ = calls.starts.send(CallStart { name: seen.name.clone(), run, call, generation, hold });
 }
 
+/// Creates the Approval of a gate, or adopts an existing one that equals it.
 async fn create_approval(
     context: &Context,
     seen: &ObservedRun,
@@ -103,7 +105,7 @@ async fn create_approval(
         Err(error) => error,
     };
     if status_code(&error) == Some(409)
-        && let Some(there) = context.fresh(&context.objects.approvals, &name).await?
+        && let Some(there) = context.read_fresh(&context.objects.approvals, &name).await?
     {
         let record = transition.journal.get(&ask.path, 1);
         return match record.map(|record| there.mismatch(record, &seen.uid)) {

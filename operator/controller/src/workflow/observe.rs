@@ -67,12 +67,14 @@ pub(super) struct ObservedRun {
     pub(super) memory: ReadMemory,
 }
 
+/// Reads the state of a Workflow. A run that has not finished is observed with its journal, the outcomes of its open
+/// gates, and the results of its calls.
 pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowObservation, Error> {
     let workflow = match context.objects.workflows.find(name) {
         Found::Here(workflow) => workflow,
         Found::Finished { uid, delete_at: due } => return Ok(WorkflowObservation::Finished { uid, due }),
         Found::NotFound => return Ok(WorkflowObservation::Missing { uid: None }),
-        Found::Stale => match context.fresh(&context.objects.workflows, name).await? {
+        Found::Stale => match context.read_fresh(&context.objects.workflows, name).await? {
             Some(workflow) => workflow,
             None => return Ok(WorkflowObservation::Missing { uid: None }),
         },
@@ -144,7 +146,7 @@ async fn collect_gates(context: &Context, seen: &mut ObservedRun) -> Result<bool
         let approval = match context.objects.approvals.find(&name) {
             Found::Here(approval) => Some(approval),
             Found::Finished { .. } | Found::Stale | Found::NotFound => {
-                let found = context.fresh(&context.objects.approvals, &name).await?;
+                let found = context.read_fresh(&context.objects.approvals, &name).await?;
                 // The object read here is cached now, so its watch event will not enqueue the Approval.
                 found.inspect(|_| context.enqueue_approval(name.clone()))
             }

@@ -30,6 +30,7 @@ pub(super) struct Refusal {
     pub(super) message: String,
 }
 
+/// Plans a run, and decides whether it continues. A run that was accepted before ends only if its spec was changed.
 pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDecision, Error> {
     let policies = match context.objects.policies.of(&seen.name.namespace) {
         Ok(policies) => policies,
@@ -43,7 +44,7 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
             return Ok(PlanDecision::Refused(why));
         }
         return Ok(match planned {
-            Ok(plan) => match rerun::refusal(&context.api.requests, seen).await? {
+            Ok(plan) => match rerun::find_refusal(&context.api.requests, seen).await? {
                 Some(why) => PlanDecision::Refused(why),
                 None => PlanDecision::Runs(plan),
             },

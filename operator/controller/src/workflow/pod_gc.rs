@@ -18,8 +18,8 @@ use crate::{
     pods::{PodState, StepPod},
 };
 
-/// Deletes Pods after a commit.
-pub(super) async fn after_commit(context: &Context, seen: &ObservedRun, transition: &Transition) -> Result<(), Error> {
+/// Deletes the Pods of a run whose results are committed, unless `podGC` keeps them.
+pub(super) async fn delete_after_commit(context: &Context, seen: &ObservedRun, transition: &Transition) -> Result<(), Error> {
     let pods = context.calls.pods.of_run(&seen.uid);
     if pods.is_empty() {
         return Ok(());
@@ -42,8 +42,9 @@ fn finished_record<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRe
     record.filter(|record| record.phase.is_end() && is_its_input(record))
 }
 
-/// Deletes the Pods of a finished run, of which only a summary may be cached.
-pub(super) async fn after_run(context: &Context, name: &Name, uid: &str) -> Result<(), Error> {
+/// Deletes the Pods of a finished run, unless `podGC` keeps them. Reads the Workflow again, because only a summary of a
+/// finished run may be cached.
+pub(super) async fn delete_after_run(context: &Context, name: &Name, uid: &str) -> Result<(), Error> {
     let pods = context.calls.pods.of_run(uid);
     if pods.is_empty() {
         return Ok(());
@@ -85,7 +86,7 @@ async fn delete_or_keep(
             context.calls.pods.mark_result_taken(pod);
             return Ok(());
         }
-        // Its phase ends a moment later, and then the run is reconciled again.
+        // The phase of the Pod ends a moment later, and then the run is reconciled again.
         if pod.is_ending() {
             return Ok(());
         }

@@ -32,7 +32,7 @@ pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option
     let spec = &seen.workflow.spec;
     // Another generation or version is tried at once, unless evaluations of the run were stopped many times.
     let evaluations = &context.evaluations;
-    let paused = || evaluations.quarantines.is_run_paused(&seen.name, &seen.uid, seen.now);
+    let paused = || evaluations.quarantines.run_paused_until(&seen.name, &seen.uid, seen.now);
     let is_stopped = spec.cancel == Some(true) || spec.suspend == Some(true);
     let Some(quarantine) = seen.status.quarantine.clone() else {
         // The evaluation of a suspect would have to wait until it can run alone.
@@ -53,7 +53,7 @@ pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option
     until.map_or_else(|| Some(seen.now.after(RECONCILE_AGAIN)), |until| (seen.now < until).then_some(until))
 }
 
-/// Puts a run into quarantine.
+/// Puts a run into quarantine, in memory first, and writes the quarantine to its status.
 pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) -> Result<Option<Moment>, Error> {
     let evaluations = &context.evaluations;
     let generation = seen.workflow.metadata.generation.unwrap_or_default();
@@ -76,6 +76,7 @@ pub(super) async fn enter_again(context: &Context, seen: &ObservedRun) -> Option
     Some(write_quarantine(context, seen, &why, entry).await)
 }
 
+/// Writes the quarantine of a run to its status, and reports it by an Event.
 async fn write_quarantine(
     context: &Context,
     seen: &ObservedRun,
@@ -123,6 +124,7 @@ pub(super) fn remove_marks(evaluations: &Evaluations, name: &Name, uid: Option<&
     }
 }
 
+/// Reconciles a run without an evaluation. Returns `until`, or an earlier time at which the run is due.
 async fn reconcile_until(
     context: &Context,
     seen: &ObservedRun,
@@ -162,7 +164,7 @@ pub(super) async fn advance_without_evaluation(
     }
     let stored = commit::store(context, seen, next, &transition, &folded).await?;
     journal::cache_segments(&context.caches.segments, &seen.uid, folded);
-    pod_gc::after_commit(context, seen, &transition).await?;
+    pod_gc::delete_after_commit(context, seen, &transition).await?;
     let due = finish::next_reconcile(context, seen, &stored, &transition).await?;
     if transition.end.is_some() {
         remove_marks(&context.evaluations, &seen.name, Some(&seen.uid));

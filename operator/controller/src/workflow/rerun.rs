@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// Returns the refusal of a run because of the run that it names, or `None`. Reads that run from the API server,
 /// because only a summary of a finished run is cached.
-pub(super) async fn refusal(requests: &ApiRequests, seen: &ObservedRun) -> Result<Option<Refusal>, Error> {
+pub(super) async fn find_refusal(requests: &ApiRequests, seen: &ObservedRun) -> Result<Option<Refusal>, Error> {
     let Some(rerun) = &seen.workflow.spec.rerun_of else { return Ok(None) };
     let named = match names::is_object(&rerun.name) {
         true => requests.get_raw::<Workflow>(&seen.name.beside(&rerun.name)).await?,

@@ -55,7 +55,7 @@ pub(super) fn remove_waiting_conditions(status: &mut WorkflowStatus) {
     }
 }
 
-/// Removes the condition of a run that is no longer in quarantine.
+/// Removes the quarantine of a run from its status, with the condition `Quarantined`.
 fn remove_quarantine_condition(status: &mut WorkflowStatus) {
     status.quarantine = None;
     conditions::remove(&mut status.conditions, conditions::QUARANTINED);
@@ -99,8 +99,8 @@ fn set_policy_conditions(
     }
 }
 
-/// Returns the status of a run that is held.
-pub(super) fn blocked_by_policy(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
+/// Returns the status of a run that policies hold.
+pub(super) fn status_held_by_policy(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     remove_quarantine_condition(&mut status);
     status.observed_generation = workflow.metadata.generation;
@@ -109,8 +109,9 @@ pub(super) fn blocked_by_policy(workflow: &Workflow, why: &Refusal, now: Moment)
     status
 }
 
-/// Describes a run that is held because it was accepted under other rules.
-pub(super) fn held_by_rules(status: &mut WorkflowStatus, workflow: &Workflow, why: &str, now: Moment) {
+/// Sets the message and the condition `Held` of a run that was accepted under other rules. Removes the conditions of
+/// waiting and of quarantine.
+pub(super) fn describe_held_by_rules(status: &mut WorkflowStatus, workflow: &Workflow, why: &str, now: Moment) {
     remove_quarantine_condition(status);
     remove_waiting_conditions(status);
     // A decision would not continue the run.
@@ -119,8 +120,9 @@ pub(super) fn held_by_rules(status: &mut WorkflowStatus, workflow: &Workflow, wh
     say(status, workflow, now, conditions::HELD, true, reason::OLD_RULES, why);
 }
 
-/// Describes a run that is a copy from a backup.
-pub(super) fn restored(status: &mut WorkflowStatus, workflow: &Workflow, why: &str, now: Moment) {
+/// Sets the phase `Pending`, the message and the condition `Restored` of a run that is a copy from a backup. Removes the
+/// conditions of waiting and of quarantine.
+pub(super) fn describe_restored(status: &mut WorkflowStatus, workflow: &Workflow, why: &str, now: Moment) {
     remove_quarantine_condition(status);
     remove_waiting_conditions(status);
     conditions::remove(&mut status.conditions, conditions::WAITING);
@@ -131,7 +133,7 @@ pub(super) fn restored(status: &mut WorkflowStatus, workflow: &Workflow, why: &s
 }
 
 /// Returns the status of a run of the old shape, with a condition and a message about it.
-pub(super) fn old_shape(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
+pub(super) fn status_of_old_shape(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     remove_quarantine_condition(&mut status);
     remove_waiting_conditions(&mut status);
@@ -144,7 +146,7 @@ pub(super) fn old_shape(workflow: &Workflow, why: &Refusal, now: Moment) -> Work
 }
 
 /// Returns the status of a run that ends because of its spec.
-pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
+pub(super) fn status_of_refused(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     remove_quarantine_condition(&mut status);
     remove_waiting_conditions(&mut status);
@@ -159,7 +161,7 @@ pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> Workfl
 }
 
 /// Returns the status of a run that is held because the admission policies are not in force.
-pub(super) fn blocked_by_guard(workflow: &Workflow, why: &str, now: Moment) -> WorkflowStatus {
+pub(super) fn status_held_by_guard(workflow: &Workflow, why: &str, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     say(&mut status, workflow, now, conditions::GUARDED, false, reason::POLICIES_DIFFER, why);
     status

@@ -212,7 +212,7 @@ fn answer_blocks<'a>(message: &'a Message, turn: &TurnRequest, left_out: &LeftOu
         match part {
             OpaquePart::Item(json) => blocks.extend(serde_json::from_str(json).ok().map(Block::Item)),
             OpaquePart::Call(number, json) => {
-                let own = Fields::of(json).unwrap_or_default().without(&OF_CALL).left_out(left_out);
+                let own = Fields::of(json).unwrap_or_default().without(&OF_CALL).without_unsupported(left_out);
                 let call = calls.get_mut(*number).and_then(Option::take);
                 blocks.extend(call.map(|call| Block::call(call, own)));
             }
@@ -330,12 +330,12 @@ mod tests {
         Message { calls: calls.iter().map(call).collect(), opaque, ..Message::text(Role::Assistant, text) }
     }
 
-    fn written(turn: &TurnRequest, left_out: &[&str]) -> Written {
+    fn write_turn(turn: &TurnRequest, left_out: &[&str]) -> Written {
         Messages.write(turn, &left_out.iter().map(|name| (*name).to_owned()).collect()).unwrap()
     }
 
     fn body(turn: &TurnRequest) -> Value {
-        serde_json::from_str(&written(turn, &[]).body).unwrap()
+        serde_json::from_str(&write_turn(turn, &[]).body).unwrap()
     }
 
     /// Returns the parts of a whole answer that only the provider can read.
@@ -379,13 +379,13 @@ mod tests {
             "stream": true,
         });
         assert_eq!(body(&turn), expected);
-        let request = written(&turn, &[]);
+        let request = write_turn(&turn, &[]);
         assert_eq!(request.path, "/v1/messages");
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(request.headers, [header("x-api-key", "sk-1"), header("anthropic-version", "2023-06-01")]);
         assert_eq!(request.optional, ["temperature", "stream", "cache_control"]);
         let keyless = TurnRequest { key: None, max_tokens: Some(5), ..turn };
-        assert_eq!(written(&keyless, &[]).headers, [header("anthropic-version", "2023-06-01")]);
+        assert_eq!(write_turn(&keyless, &[]).headers, [header("anthropic-version", "2023-06-01")]);
         assert_eq!(body(&keyless)["max_tokens"], 5);
     }
 
@@ -393,12 +393,12 @@ mod tests {
     fn a_field_that_the_server_refuses_is_left_out() {
         let turn = turn(vec![user("Pay ACME.")]);
         for field in ["temperature", "stream", "cache_control"] {
-            let written = written(&turn, &[field]);
+            let written = write_turn(&turn, &[field]);
             assert!(!written.body.contains(&format!("\"{field}\"")), "{}", written.body);
             assert!(written.optional.len() == 2 && !written.optional.contains(&field.to_owned()), "{field}");
         }
         let without = TurnRequest { temperature: None, ..turn };
-        assert_eq!(written(&without, &["stream", "cache_control"]).optional, Vec::<String>::new());
+        assert_eq!(write_turn(&without, &["stream", "cache_control"]).optional, Vec::<String>::new());
     }
 
     #[test]
@@ -426,8 +426,8 @@ mod tests {
         let tool = json!({"name": "pay", "description": "Cannot be called any more.", "input_schema": schema,
             "cache_control": {"type": "ephemeral"}});
         assert_eq!((&body(&turn)["tools"], &body(&turn)["tool_choice"]), (&json!([tool]), &json!({"type": "none"})));
-        let without = written(&turn, &["tool_choice"]);
-        assert!(written(&turn, &[]).optional.contains(&"tool_choice".to_owned()));
+        let without = write_turn(&turn, &["tool_choice"]);
+        assert!(write_turn(&turn, &[]).optional.contains(&"tool_choice".to_owned()));
         assert!(!without.body.contains("tool_choice") && !without.optional.contains(&"tool_choice".to_owned()));
         turn.messages.truncate(1);
         assert!(body(&turn).get("tools").is_none() && body(&turn).get("tool_choice").is_none());
@@ -506,8 +506,8 @@ mod tests {
         assert_eq!(content[0], json!({"type": "text", "text": "I pay."}));
         assert_eq!(content[1], json!({"type": "tool_use", "id": "toolu_1", "name": "pay", "input": {}}));
         assert_eq!((&content[2]["id"], &content[2]["caller"]), (&json!("toolu_2"), &caller));
-        assert!(written(&turn, &[]).optional.contains(&"caller".to_owned()));
-        let without = written(&turn, &["caller"]);
+        assert!(write_turn(&turn, &[]).optional.contains(&"caller".to_owned()));
+        let without = write_turn(&turn, &["caller"]);
         assert!(!without.body.contains("caller") && !without.optional.contains(&"caller".to_owned()));
     }
 

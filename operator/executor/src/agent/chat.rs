@@ -17,7 +17,7 @@ use super::{
     dialect::LeftOut,
     fields::Fields,
     merged::Merged,
-    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, object, opaque_of},
+    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, parse_document, opaque_of},
 };
 use crate::error::CallError;
 
@@ -164,7 +164,7 @@ impl<'a> ChatMessage<'a> {
     /// Returns an earlier answer of the model, with the fields that the protocol does not define.
     fn of_answer(message: &'a Message, turn: &TurnRequest, left_out: &LeftOut) -> Self {
         let (mut own, mut of_calls) = (Fields::default(), vec![Fields::default(); message.calls.len()]);
-        let fields = |json: &'a str| Fields::of(json).unwrap_or_default().left_out(left_out);
+        let fields = |json: &'a str| Fields::of(json).unwrap_or_default().without_unsupported(left_out);
         for part in opaque_of(message, turn) {
             match part {
                 OpaquePart::Message(json) => own = fields(json),
@@ -235,9 +235,9 @@ impl Reading for Completion {
     }
 
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
-        let document = object(document)?;
+        let document = parse_document(document)?;
         if document.get("usage").is_some() {
-            self.collected.set_usage(usage(&document.object("usage")?)?);
+            self.collected.set_usage(read_usage(&document.object("usage")?)?);
         }
         // Of several choices the first one is used.
         let Some(choice) = document.list::<1>("choices")?.kept.into_iter().next() else { return Ok(()) };
@@ -359,7 +359,7 @@ fn read_text(content: &RawValue) -> Result<String, Unreadable> {
     Ok(serde_json::from_str(content.get())?)
 }
 
-fn usage(usage: &Fields<'_>) -> Result<Usage, Unreadable> {
+fn read_usage(usage: &Fields<'_>) -> Result<Usage, Unreadable> {
     let cached = usage.object("prompt_tokens_details")?.count("cached_tokens");
     Ok(Usage {
         input_tokens: usage.count("prompt_tokens"),
@@ -386,7 +386,7 @@ mod tests {
         let reading = ChatCompletions.reading();
         let mut documents = Documents::new(&UnboundedRoom, reading, ChatCompletions.has_lines(), 8 << 20);
         if documents.add(answer.as_bytes()).is_err() {
-            return Err(documents.failure().unwrap());
+            return Err(documents.take_failure().unwrap());
         }
         let collected = documents.end()?;
         let text = collected.text.clone();

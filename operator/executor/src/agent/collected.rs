@@ -8,7 +8,7 @@ use signoff_api::{
     turn::{OpaquePart, RequestedArguments, RequestedCall, TurnCalls},
 };
 
-use super::requested::written;
+use super::requested::written_size;
 
 /// The maximum size of the parts of one answer that only its provider can read, written as JSON strings, in bytes.
 pub(super) const MAX_OPAQUE: usize = 128 * 1024;
@@ -120,7 +120,7 @@ impl Collected {
     /// Adds a part that only the provider can read.
     pub(super) fn add_opaque(&mut self, part: OpaquePart) {
         let (OpaquePart::Item(json) | OpaquePart::Message(json) | OpaquePart::Call(_, json)) = &part;
-        self.opaque_bytes = self.opaque_bytes.saturating_add(written(json));
+        self.opaque_bytes = self.opaque_bytes.saturating_add(written_size(json));
         if self.opaque_bytes <= MAX_OPAQUE {
             self.opaque.push(part);
         }

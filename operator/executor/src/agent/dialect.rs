@@ -102,21 +102,21 @@ pub(super) fn refused_field<'f>(status: u16, body: &[u8], optional: &'f [String]
     let may_be_of = |field: &str| matches!(status, 400 | 422) || (matches!(status, 500 | 501) && field == "stream");
     let body: Value = serde_json::from_slice(body).ok()?;
     let mut named: Vec<(usize, &String)> = Vec::new();
-    for entry in entries(&body) {
-        let says = |text: &String| UNSUPPORTED_WORDS.iter().any(|words| text.to_lowercase().contains(words));
-        if !entry.iter().any(says) {
+    for entry in texts_by_entry(&body) {
+        let is_about_support = |text: &String| UNSUPPORTED_WORDS.iter().any(|words| text.to_lowercase().contains(words));
+        if !entry.iter().any(is_about_support) {
             continue;
         }
         let fields = optional.iter().filter(|field| field.len() <= MAX_NAME && may_be_of(field));
         named.extend(fields.filter_map(|field| Some((first_position(&entry, field)?, field))));
     }
     // A sentence names the unsupported field before its replacement.
-    named.into_iter().min_by_key(|(at, _)| *at).map(|(_, field)| field)
+    named.into_iter().min_by_key(|(position, _)| *position).map(|(_, field)| field)
 }
 
 /// Returns the texts of an error, entry by entry: the sentence about a field, and the texts beside it. Quotes of the
 /// request or of an answer are left out.
-fn entries(body: &Value) -> Vec<Vec<String>> {
+fn texts_by_entry(body: &Value) -> Vec<Vec<String>> {
     let (mut entries, mut unread, mut left) = (Vec::new(), vec![body], MOST_TEXTS);
     while let Some(value) = unread.pop() {
         let mut entry = Vec::new();

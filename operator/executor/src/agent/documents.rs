@@ -94,8 +94,8 @@ impl<'r> Documents<'r> {
         }
     }
 
-    /// Returns the error, if it is known before the end of the answer.
-    pub(super) fn failure(&mut self) -> Option<Unreadable> {
+    /// Takes the error, if it is known before the end of the answer.
+    pub(super) fn take_failure(&mut self) -> Option<Unreadable> {
         self.failed.take()
     }
 
@@ -110,20 +110,21 @@ impl<'r> Documents<'r> {
                 let document = std::mem::take(&mut self.line);
                 let is_rest = self.framing == Framing::Lines && document.iter().all(u8::is_ascii_whitespace);
                 if !is_rest {
-                    self.read(&document);
+                    self.read_document(&document);
                 }
             }
         }
     }
 
-    fn read(&mut self, document: &[u8]) {
+    /// Reads a document, unless an earlier one failed or was the last.
+    fn read_document(&mut self, document: &[u8]) {
         if self.failed.is_none() && !self.is_done {
             self.failed = self.reading.take(document).err();
         }
     }
 
-    /// Reads bytes of a known framing.
-    fn take(&mut self, mut piece: &[u8]) {
+    /// Splits bytes of a known framing into lines, and reads each document that they complete.
+    fn split(&mut self, mut piece: &[u8]) {
         if self.framing == Framing::Whole {
             return self.line.extend_from_slice(piece);
         }
@@ -147,7 +148,7 @@ impl<'r> Documents<'r> {
         let line = std::mem::take(&mut self.line);
         if self.framing == Framing::Lines {
             if !line.iter().all(u8::is_ascii_whitespace) {
-                self.read(&line);
+                self.read_document(&line);
             }
         } else if line.is_empty() {
             self.end_event();
@@ -164,7 +165,7 @@ impl<'r> Documents<'r> {
         if data.trim_ascii() == DONE {
             self.is_done = true;
         } else if !data.is_empty() {
-            self.read(&data);
+            self.read_document(&data);
         }
     }
 
@@ -235,7 +236,7 @@ impl AnswerBody for Documents<'_> {
             return Ok(());
         }
         let is_first = self.received == piece.len();
-        self.take(piece.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(piece));
+        self.split(piece.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(piece));
         if self.failed.is_some() { Err(BodyRefused::Unreadable) } else { Ok(()) }
     }
 }

@@ -107,7 +107,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the object without the fields that a server does not accept.
-    pub(super) fn left_out(mut self, names: &LeftOut) -> Self {
+    pub(super) fn without_unsupported(mut self, names: &LeftOut) -> Self {
         self.0.retain(|(name, _)| !names.contains(name));
         self
     }

@@ -16,10 +16,10 @@ use super::{
     dialect::LeftOut,
     fields::Fields,
     protocol::{
-        ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, object,
-        opaque_of, word,
+        ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, parse_document,
+        opaque_of, printable_word,
     },
-    requested::written,
+    requested::written_size,
 };
 use crate::{
     error::CallError,
@@ -177,7 +177,7 @@ impl Protocol for GenerateContent {
             serde_json::to_string(&request).map_err(|_| CallError::invalid("the turn cannot be written as JSON"))?;
         let optional = sent.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned());
         Ok(Written {
-            path: path(&turn.model, streams),
+            path: model_path(&turn.model, streams),
             headers: self.headers(turn.key.as_ref()),
             body,
             optional: optional.collect(),
@@ -198,16 +198,16 @@ impl Protocol for GenerateContent {
 }
 
 /// Returns the path of a model. A name that begins with its collection, as in Google's documents, keeps it.
-fn path(model: &str, streams: bool) -> String {
+fn model_path(model: &str, streams: bool) -> String {
     let (collection, name) = match model.split_once('/') {
         Some((collection @ ("models" | "tunedModels"), name)) => (collection, name),
         Some(_) | None => ("models", model),
     };
     let method = if streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
-    format!("/{collection}/{}:{method}", encoded(name))
+    format!("/{collection}/{}:{method}", percent_encode(name))
 }
 
-fn encoded(name: &str) -> String {
+fn percent_encode(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let encode = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     name.bytes().map(encode).collect()
@@ -338,9 +338,9 @@ struct OwnOfCall<'a> {
 
 impl Reading for Generated {
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
-        let document = object(document)?;
+        let document = parse_document(document)?;
         if document.get("usageMetadata").is_some() {
-            self.collected.set_usage(usage(&document.object("usageMetadata")?));
+            self.collected.set_usage(read_usage(&document.object("usageMetadata")?));
         }
         let block = document.object("promptFeedback")?.text("blockReason")?;
         if let Some(reason) = block.filter(|reason| !matches!(reason.as_str(), "" | "BLOCK_REASON_UNSPECIFIED")) {
@@ -385,7 +385,7 @@ impl Reading for Generated {
         collected.add_fields((written_bytes > MAX_OPAQUE).then_some(Err(written_bytes)), OpaquePart::Item);
         if parts.iter().any(Received::is_own) {
             for part in parts {
-                let part = part.opaque(&collected.text);
+                let part = part.into_opaque(&collected.text);
                 collected.add_opaque(part);
             }
         }
@@ -451,7 +451,7 @@ impl Generated {
     }
 
     fn keep(&mut self, part: Received) {
-        self.written_bytes = self.written_bytes.saturating_add(written(part.json()));
+        self.written_bytes = self.written_bytes.saturating_add(written_size(part.json()));
         if self.written_bytes > MAX_OPAQUE {
             (self.parts, self.parts_bytes) = (Vec::new(), 0);
             return;
@@ -484,7 +484,7 @@ impl Received {
     }
 
     /// Returns the part as it is recorded. `text` is the text of the answer.
-    fn opaque(self, text: &str) -> OpaquePart {
+    fn into_opaque(self, text: &str) -> OpaquePart {
         match self {
             Self::Text(range) => OpaquePart::Item(json!({TEXT: text.get(range).unwrap_or_default()}).to_string()),
             Self::Own(json) => OpaquePart::Item(json),
@@ -511,11 +511,11 @@ fn read_finish_reason(reason: String) -> Result<Option<Finish>, Unreadable> {
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION" => Ok(Some(Finish::Declined(reason))),
-        _ => Err(Unreadable::Because(format!("stopped before its answer was whole ({})", word(&reason)))),
+        _ => Err(Unreadable::Because(format!("stopped before its answer was whole ({})", printable_word(&reason)))),
     }
 }
 
-fn usage(usage: &Fields<'_>) -> Usage {
+fn read_usage(usage: &Fields<'_>) -> Usage {
     let thoughts = usage.count("thoughtsTokenCount");
     Usage {
         input_tokens: usage.count("promptTokenCount"),

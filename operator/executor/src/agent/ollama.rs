@@ -16,10 +16,10 @@ use super::{
     dialect::LeftOut,
     fields::Fields,
     protocol::{
-        ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, object,
+        ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, parse_document,
         opaque_of,
     },
-    requested::escaped,
+    requested::escaped_size,
 };
 use crate::error::CallError;
 
@@ -195,7 +195,7 @@ struct Chat {
 
 impl Reading for Chat {
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
-        let document = object(document)?;
+        let document = parse_document(document)?;
         if document.get("message").is_some() {
             self.has_message = true;
             self.add_message(&document.object("message")?)?;
@@ -253,7 +253,7 @@ impl Chat {
 
     /// Adds a piece of thinking.
     fn add_thinking(&mut self, piece: &str) {
-        self.thinking_bytes = self.thinking_bytes.saturating_add(escaped(piece));
+        self.thinking_bytes = self.thinking_bytes.saturating_add(escaped_size(piece));
         if self.thinking_bytes <= MAX_OPAQUE {
             self.thinking.push_str(piece);
         } else {

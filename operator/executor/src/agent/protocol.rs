@@ -107,8 +107,11 @@ impl From<serde_json::Error> for Unreadable {
     }
 }
 
-/// Returns the document as an object, or the provider's error that it contains.
-pub(super) fn object(document: &[u8]) -> Result<Fields<'_>, Unreadable> {
+/// Parses a document as an object.
+///
+/// # Errors
+/// The document is not an object, or contains an error of the provider.
+pub(super) fn parse_document(document: &[u8]) -> Result<Fields<'_>, Unreadable> {
     let text = std::str::from_utf8(document).map_err(|_| Unreadable::Form(1, 1))?;
     let fields = Fields::of(text)?;
     match fields.get("error") {
@@ -119,7 +122,7 @@ pub(super) fn object(document: &[u8]) -> Result<Fields<'_>, Unreadable> {
 
 /// Returns a text of a server for use in an error, if it consists of plain words. Any other text is replaced, because
 /// it could quote the answer.
-pub(super) fn word(text: &str) -> &str {
+pub(super) fn printable_word(text: &str) -> &str {
     let is_word = |character: char| character.is_ascii_alphanumeric() || "_.- ".contains(character);
     if (1..=MAX_WORD).contains(&text.len()) && text.chars().all(is_word) { text } else { "a word that is not shown" }
 }
@@ -131,7 +134,7 @@ pub(super) fn incomplete() -> Unreadable {
 
 /// Returns the error of an answer that uses a tool of the provider instead of a tool of the Workflow.
 pub(super) fn foreign_tool(kind: &str) -> Unreadable {
-    let kind = word(kind);
+    let kind = printable_word(kind);
     Unreadable::Refused(format!(
         "answered with {kind}, which is no call of a tool of this Workflow: such tools are never used"
     ))

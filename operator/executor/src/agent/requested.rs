@@ -34,7 +34,7 @@ fn cut_name(text: String) -> String {
 fn bound_arguments(arguments: RequestedArguments, left: &mut usize) -> RequestedArguments {
     let RequestedArguments::Text(text) = arguments else { return arguments };
     let length = text.len();
-    let rest = if length > RequestedArguments::MAX_BYTES { None } else { left.checked_sub(written(&text)) };
+    let rest = if length > RequestedArguments::MAX_BYTES { None } else { left.checked_sub(written_size(&text)) };
     match rest {
         Some(rest) => {
             *left = rest;
@@ -45,12 +45,12 @@ fn bound_arguments(arguments: RequestedArguments, left: &mut usize) -> Requested
 }
 
 /// Returns the size of a text as a JSON string in bytes. A control character takes six bytes.
-pub(super) fn written(text: &str) -> usize {
-    escaped(text) + 2
+pub(super) fn written_size(text: &str) -> usize {
+    escaped_size(text) + 2
 }
 
 /// Returns the size of a text within a JSON string, in bytes.
-pub(super) fn escaped(text: &str) -> usize {
+pub(super) fn escaped_size(text: &str) -> usize {
     let bytes = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C => 2,
         0x00..=0x1F => 6,
@@ -100,9 +100,9 @@ mod tests {
     fn the_size_of_a_text_is_the_size_of_its_json() {
         for character in (0..0x300).filter_map(char::from_u32).chain(['€', '𝄞']) {
             let text = format!("{character}x{character}");
-            assert_eq!(written(&text), serde_json::Value::from(text.as_str()).to_string().len(), "{text:?}");
+            assert_eq!(written_size(&text), serde_json::Value::from(text.as_str()).to_string().len(), "{text:?}");
         }
-        assert_eq!((written(""), escaped("")), (2, 0));
+        assert_eq!((written_size(""), escaped_size("")), (2, 0));
     }
 
     #[test]

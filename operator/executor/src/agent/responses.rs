@@ -18,8 +18,8 @@ use super::{
     collected::{CallPiece, Collected, Finish, MAX_OPAQUE},
     dialect::LeftOut,
     fields::{AtMost, Fields},
-    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, object, opaque_of},
-    requested::written,
+    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, parse_document, opaque_of},
+    requested::written_size,
 };
 use crate::error::CallError;
 
@@ -178,7 +178,7 @@ impl<'a> InputItem<'a> {
     /// Returns the items that the server wrote, in order. They include the text of the message. The ids and the
     /// arguments of calls are the recorded ones.
     fn of_server(message: &'a Message, parts: &'a [OpaquePart], left_out: &LeftOut) -> Vec<Self> {
-        let fields = |json: &'a str| Fields::of(json).unwrap_or_default().left_out(left_out);
+        let fields = |json: &'a str| Fields::of(json).unwrap_or_default().without_unsupported(left_out);
         let (mut items, mut written) = (Vec::new(), BTreeSet::new());
         for part in parts {
             match part {
@@ -251,7 +251,7 @@ enum ItemKind {
 
 impl Reading for Response {
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
-        let document = object(document)?;
+        let document = parse_document(document)?;
         // Events after the end are not part of the answer.
         if self.collected.is_complete {
             return Ok(());
@@ -304,8 +304,8 @@ impl Response {
         let item = event.object("item")?;
         let kind = ItemKind::of(&item)?;
         let has_content = kind.has_content(&item)?;
-        let json = if kind == ItemKind::Reasoning { self.reasoning(&item)? } else { item.json() };
-        let open = self.locate(event, &item, kind)?;
+        let json = if kind == ItemKind::Reasoning { self.keep_reasoning(&item)? } else { item.json() };
+        let open = self.locate_or_begin(event, &item, kind)?;
         open.json = json;
         open.is_done = true;
         if has_content {
@@ -314,10 +314,11 @@ impl Response {
         Ok(())
     }
 
-    /// Returns reasoning as JSON, without its content if the content is too long to be sent back.
-    fn reasoning(&mut self, item: &Fields<'_>) -> Result<String, Unreadable> {
+    /// Counts the size of reasoning, and returns it as JSON, without its content if all reasoning is too long to be sent
+    /// back.
+    fn keep_reasoning(&mut self, item: &Fields<'_>) -> Result<String, Unreadable> {
         if is_reasoning(item)? {
-            self.reasoning = self.reasoning.saturating_add(written(&item.others(&[STATUS]).json()));
+            self.reasoning = self.reasoning.saturating_add(written_size(&item.others(&[STATUS]).json()));
             if self.reasoning <= MAX_OPAQUE {
                 return Ok(item.json());
             }
@@ -332,20 +333,25 @@ impl Response {
         field: fn(&mut Pieces) -> &mut String,
     ) -> Result<(), Unreadable> {
         let piece = event.text("delta")?.unwrap_or_default();
-        field(&mut self.locate(event, &Fields::default(), kind)?.pieces).push_str(&piece);
+        field(&mut self.locate_or_begin(event, &Fields::default(), kind)?.pieces).push_str(&piece);
         Ok(())
     }
 
     fn set_arguments(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let arguments = event.arguments(ARGUMENTS)?;
-        self.locate(event, &Fields::default(), ItemKind::Call)?.pieces.arguments = arguments;
+        self.locate_or_begin(event, &Fields::default(), ItemKind::Call)?.pieces.arguments = arguments;
         Ok(())
     }
 
     /// Returns the unfinished item of an event: the item of its kind with its id, or with its position, or the only
     /// item. If no item of the kind is unfinished, a new item begins, because some servers begin no item. Some servers
     /// number items wrongly.
-    fn locate(&mut self, event: &Fields<'_>, item: &Fields<'_>, kind: ItemKind) -> Result<&mut OutputItem, Unreadable> {
+    fn locate_or_begin(
+        &mut self,
+        event: &Fields<'_>,
+        item: &Fields<'_>,
+        kind: ItemKind,
+    ) -> Result<&mut OutputItem, Unreadable> {
         let (id, place) = (item_id(event, item)?, output_index(event));
         if self.items.iter().any(|item| item.is_done && id.is_some() && item.id == id) {
             return Err(Unreadable::Because("streamed a piece of an item that had ended".to_owned()));
@@ -371,7 +377,7 @@ impl Response {
         self.items.iter().enumerate().filter(|(_, item)| is_wanted(item)).map(|(position, _)| position).collect()
     }
 
-    /// Adds an item to a stream. Returns its number.
+    /// Adds an item to a stream. Returns the position of the item.
     fn push(
         &mut self,
         kind: ItemKind,
@@ -397,7 +403,7 @@ impl Response {
             return Err(Unreadable::Because("failed without a reason".to_owned()));
         }
         if response.get("usage").is_some() {
-            self.collected.set_usage(usage(&response.object("usage")?)?);
+            self.collected.set_usage(read_usage(&response.object("usage")?)?);
         }
         let reason = response.object("incomplete_details")?.text("reason")?;
         self.collected.finish = Some(match reason {
@@ -407,7 +413,7 @@ impl Response {
             None => Finish::Usual,
         });
         self.collected.is_complete = event.is_some() || status.is_none() || is(COMPLETED) || is(INCOMPLETE);
-        if self.collected.is_complete { self.add_items(&list(response, OUTPUT)?) } else { Ok(()) }
+        if self.collected.is_complete { self.add_items(&read_list(response, OUTPUT)?) } else { Ok(()) }
     }
 
     /// Adds the items of the answer: the items of the stream if all ended and no call is missing, or if the response
@@ -426,12 +432,12 @@ impl Response {
         } else {
             output.iter().map(|item| Cow::Borrowed(item.get())).collect()
         };
-        let mut go_back = false;
+        let mut has_reasoning = false;
         for item in &items {
-            go_back |= is_reasoning(&Fields::of(item)?)?;
+            has_reasoning |= is_reasoning(&Fields::of(item)?)?;
         }
         for (number, item) in items.iter().enumerate() {
-            self.add_item(&Fields::of(item)?, number as u64, go_back)?;
+            self.add_item(&Fields::of(item)?, number as u64, has_reasoning)?;
         }
         if self.has_refusal && self.collected.text.is_empty() {
             self.collected.finish = Some(Finish::Declined("refusal".to_owned()));
@@ -439,7 +445,7 @@ impl Response {
         Ok(())
     }
 
-    /// Adds an item of the answer. `goes_back` says whether the items are sent back to the server.
+    /// Adds an item of the answer. `goes_back`: whether the items are sent back to the server.
     fn add_item(&mut self, item: &Fields<'_>, number: u64, goes_back: bool) -> Result<(), Unreadable> {
         let is_cut = item.text(STATUS)?.as_deref() == Some(INCOMPLETE);
         if is_cut && self.collected.finish == Some(Finish::Usual) {
@@ -536,7 +542,7 @@ fn output_index(event: &Fields<'_>) -> Option<i64> {
 }
 
 /// Returns the values of a list as unparsed JSON, so that many small values do not take memory at once.
-fn list<'a>(fields: &Fields<'a>, name: &str) -> Result<Vec<&'a RawValue>, Unreadable> {
+fn read_list<'a>(fields: &Fields<'a>, name: &str) -> Result<Vec<&'a RawValue>, Unreadable> {
     let Some(json) = fields.get(name) else { return Ok(Vec::new()) };
     let list: AtMost<&'a RawValue, MAX_ITEMS> = serde_json::from_str(json.get())?;
     if list.dropped == 0 { Ok(list.kept) } else { Err(too_many()) }
@@ -549,7 +555,7 @@ fn too_many() -> Unreadable {
 /// Returns the text and the refusal of a message.
 fn read_content(message: &Fields<'_>) -> Result<(String, String), Unreadable> {
     let (mut text, mut refusal) = (String::new(), String::new());
-    for part in list(message, CONTENT)? {
+    for part in read_list(message, CONTENT)? {
         let part = Fields::of(part.get())?;
         match part.text("type")?.as_deref() {
             Some("output_text" | "text") => text.push_str(&part.text("text")?.unwrap_or_default()),
@@ -563,12 +569,12 @@ fn read_content(message: &Fields<'_>) -> Result<(String, String), Unreadable> {
 /// Whether an item is reasoning that can be sent back. Without content it only names a stored item.
 fn is_reasoning(item: &Fields<'_>) -> Result<bool, Unreadable> {
     let is_encrypted = item.get(ENCRYPTED_CONTENT).is_some_and(|content| content.get() != "\"\"");
-    Ok(ItemKind::of(item)? == ItemKind::Reasoning && (is_encrypted || !list(item, CONTENT)?.is_empty()))
+    Ok(ItemKind::of(item)? == ItemKind::Reasoning && (is_encrypted || !read_list(item, CONTENT)?.is_empty()))
 }
 
 /// Returns a message as it is sent back: without nulls, which the API refuses.
 fn without_nulls(message: &Fields<'_>) -> Result<String, Unreadable> {
-    let parts = list(message, CONTENT)?.into_iter().map(|part| Fields::of(part.get()).map(|part| part.others(&[])));
+    let parts = read_list(message, CONTENT)?.into_iter().map(|part| Fields::of(part.get()).map(|part| part.others(&[])));
     with_field(message.others(&[]), CONTENT, &parts.collect::<Result<Vec<_>, _>>()?)
 }
 
@@ -586,7 +592,7 @@ fn with_field(item: Fields<'_>, name: &str, value: &impl Serialize) -> Result<St
     Ok(serde_json::to_string(&item)?)
 }
 
-fn usage(usage: &Fields<'_>) -> Result<Usage, Unreadable> {
+fn read_usage(usage: &Fields<'_>) -> Result<Usage, Unreadable> {
     Ok(Usage {
         input_tokens: usage.count("input_tokens"),
         output_tokens: usage.count("output_tokens"),

@@ -16,7 +16,10 @@ use signoff_expr::budget;
 use super::{TurnReply, TurnRequest, requested::bound_calls};
 use crate::error::{CallError, ErrorClass};
 
-/// Returns the first matching reply. Usage is counted in words instead of tokens.
+/// Answers a turn with the first reply of the script that matches. Usage is counted in words instead of tokens.
+///
+/// # Errors
+/// No reply matches, the reply is an error or invalid, or it calls tools of an agent without tools.
 pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result<TurnReply, CallError> {
     // A search that is stopped by the budget finds nothing, and its result is not used.
     let is_contained = |part: &str| {
@@ -51,12 +54,12 @@ pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result
 fn reply_of(text: String, calls: &[ScriptedCall], request: &TurnRequest) -> TurnReply {
     let calls = request_calls(calls, request);
     let words_of_calls = calls.iter().map(|call| match &call.arguments {
-        RequestedArguments::Text(arguments) => words(arguments),
+        RequestedArguments::Text(arguments) => count_words(arguments),
         RequestedArguments::TooLong(_) => 0,
     });
     let usage = Usage {
-        input_tokens: request.prompts().map(words).sum(),
-        output_tokens: words(&text) + words_of_calls.sum::<i64>(),
+        input_tokens: request.prompts().map(count_words).sum(),
+        output_tokens: count_words(&text) + words_of_calls.sum::<i64>(),
         ..Usage::default()
     };
     let dropped = calls.len().saturating_sub(TurnCalls::MAX_CALLS);
@@ -82,7 +85,7 @@ fn arguments(call: &ScriptedCall) -> serde_json::Map<String, serde_json::Value> 
     call.arguments.clone().unwrap_or_default().0
 }
 
-fn words(text: &str) -> i64 {
+fn count_words(text: &str) -> i64 {
     i64::try_from(text.split_whitespace().count()).unwrap_or(i64::MAX)
 }
 

@@ -10,7 +10,7 @@ use super::{
     collected::{Collected, Finish},
     dialect::{Dialects, MOST_FIELDS, ServerKey, refused_field},
     documents::{Documents, is_page},
-    protocol::{ModelList, Protocol, Unreadable, Written, word as word_of},
+    protocol::{ModelList, Protocol, Unreadable, Written, printable_word},
     requested::bound_calls,
 };
 use crate::{
@@ -46,7 +46,8 @@ pub(super) struct ModelServer<'a> {
 }
 
 impl ModelServer<'_> {
-    /// Makes one turn, with repetitions for unsupported fields.
+    /// Makes one turn. Sends the request again without each optional field that the server refuses by name, and remembers
+    /// these fields if the turn then succeeds.
     pub(super) async fn turn(&self, request: &TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
         let server = ServerKey::new(&request.namespace, self.protocol, self.base_url, &request.model);
         let known = self.dialects.of(&server);
@@ -116,24 +117,24 @@ impl ModelServer<'_> {
         written: Written,
         room: &dyn AnswerRoom,
     ) -> Result<RequestResult, CallError> {
-        let mut call = self.call(request, written);
+        let mut call = self.to_http_request(request, written);
         let offers_tools = !request.tools.is_empty();
         let max_response = self.http.max_response();
         let limit = if offers_tools { MAX_TURN_ANSWER.max(max_response) } else { max_response };
         let mut documents = Documents::new(room, self.protocol.reading(), self.protocol.has_lines(), limit);
         let target = format!("model {} at {}", excerpt(&request.model, []), call.place());
-        let unreadable = |why| self.unreadable(request, &target, why);
+        let unreadable = |why| self.unreadable_error(request, &target, why);
         let answer = match self.http.exchange(&mut call, &mut documents).await {
             Ok(answer) => answer,
-            Err(error) => return Err(documents.failure().map_or(error, unreadable)),
+            Err(error) => return Err(documents.take_failure().map_or(error, unreadable)),
         };
         if !answer.status.is_success() {
-            let reason = with_hint(answer.status.as_u16(), reason(&answer.beginning, request));
+            let reason = with_hint(answer.status.as_u16(), read_reason(&answer.beginning, request));
             let error = answer.unexpected(&target, &reason);
             return Ok(RequestResult::Refused(answer, error));
         }
         let collected = documents.end().map_err(unreadable)?;
-        reply(collected, request, &target).map(RequestResult::Answered)
+        to_reply(collected, request, &target).map(RequestResult::Answered)
     }
 
     /// Returns the URL of a path at the server.
@@ -142,7 +143,7 @@ impl ModelServer<'_> {
     }
 
     /// Returns the HTTP call for the turn.
-    fn call(&self, request: &TurnRequest, written: Written) -> HttpRequest {
+    fn to_http_request(&self, request: &TurnRequest, written: Written) -> HttpRequest {
         let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
         headers.extend(written.headers);
         HttpRequest {
@@ -157,7 +158,7 @@ impl ModelServer<'_> {
     }
 
     /// Returns the error of an answer that is not used.
-    fn unreadable(&self, request: &TurnRequest, target: &str, why: Unreadable) -> CallError {
+    fn unreadable_error(&self, request: &TurnRequest, target: &str, why: Unreadable) -> CallError {
         let class = match why {
             Unreadable::Form(..) | Unreadable::Page | Unreadable::Because(_) | Unreadable::Failed(_) => {
                 ErrorClass::Protocol
@@ -170,7 +171,7 @@ impl ModelServer<'_> {
             }
             Unreadable::Page => format!("answered something other than {}{PAGE}", self.protocol.answer()),
             Unreadable::Because(why) | Unreadable::Refused(why) => why,
-            Unreadable::Failed(body) => format!("answered an error: {}", reason(body.as_bytes(), request)),
+            Unreadable::Failed(body) => format!("answered an error: {}", read_reason(body.as_bytes(), request)),
         };
         CallError::new(class, true, format!("{target} {problem}"))
     }
@@ -183,11 +184,14 @@ enum RequestResult {
     Refused(Answer, CallError),
 }
 
-/// Returns the reply for an answer.
-fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<TurnReply, CallError> {
+/// Converts an answer to a reply: bounds its calls, and keeps its opaque parts only beside calls.
+///
+/// # Errors
+/// The model declined, or the opaque parts are too long to be sent back.
+fn to_reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<TurnReply, CallError> {
     let finish = collected.finish.clone().unwrap_or_default();
     if let Finish::Declined(word) = &finish {
-        let word = word_of(word);
+        let word = printable_word(word);
         return Err(CallError::new(ErrorClass::Refused, true, format!("{target} declined to answer ({word})")));
     }
     let mut collected = collected;
@@ -217,12 +221,12 @@ fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<Tu
 }
 
 /// Returns the provider's reason of a failure, or an empty text if there is none or it is too long.
-fn reason(body: &[u8], request: &TurnRequest) -> String {
+fn read_reason(body: &[u8], request: &TurnRequest) -> String {
     if body.len() > ERROR_BODY_LIMIT {
         return String::new();
     }
     match serde_json::from_slice::<Value>(body) {
-        Ok(body) => sentence(body.get("error").unwrap_or(&body), request),
+        Ok(body) => read_sentence(body.get("error").unwrap_or(&body), request),
         // A page of HTML or a cut answer explains nothing and may hold anything.
         Err(_) => String::new(),
     }
@@ -235,7 +239,7 @@ fn with_hint(status: u16, reason: String) -> String {
 }
 
 /// Returns the provider's sentence about an error, unless it quotes the request.
-fn sentence(error: &Value, request: &TurnRequest) -> String {
+fn read_sentence(error: &Value, request: &TurnRequest) -> String {
     let text = ["message", "detail", "code", "type"]
         .iter()
         .filter_map(|field| error.get(field).and_then(Value::as_str))

@@ -37,7 +37,7 @@ pub(super) fn turn(provider: &str, model: &str, messages: Vec<Message>) -> TurnR
 }
 
 /// Returns a turn as it is sent to a server that does not accept some fields.
-pub(super) fn written(protocol: &dyn Protocol, turn: &TurnRequest, left_out: &[&str]) -> Written {
+pub(super) fn write_turn(protocol: &dyn Protocol, turn: &TurnRequest, left_out: &[&str]) -> Written {
     let left_out = left_out.iter().map(|name| (*name).to_owned()).collect();
     protocol.write(turn, &left_out).ok().unwrap()
 }
@@ -47,11 +47,11 @@ pub(super) fn body(written: &Written) -> Value {
 }
 
 /// Reads an answer that arrives in pieces of seven bytes.
-pub(super) fn collected(protocol: &dyn Protocol, body: &[u8]) -> Result<Collected, Unreadable> {
+pub(super) fn collect(protocol: &dyn Protocol, body: &[u8]) -> Result<Collected, Unreadable> {
     let mut documents = Documents::new(&UnboundedRoom, protocol.reading(), protocol.has_lines(), 8 << 20);
     for piece in body.chunks(7) {
         if documents.add(piece).is_err() {
-            return Err(documents.failure().unwrap());
+            return Err(documents.take_failure().unwrap());
         }
     }
     documents.end()
@@ -71,7 +71,7 @@ pub(super) struct ReadAnswer {
 }
 
 pub(super) fn read(protocol: &dyn Protocol, body: &[u8]) -> Result<ReadAnswer, Unreadable> {
-    let collected = collected(protocol, body)?;
+    let collected = collect(protocol, body)?;
     let (text, usage, finish) = (collected.text.clone(), collected.usage, collected.finish.clone());
     let (calls, dropped, parts) = collected.into_parts();
     let calls = calls.iter().map(|call| [call.id.clone(), call.tool.clone(), arguments_of(call)]).collect();

@@ -240,7 +240,7 @@ async fn an_evaluation_that_ended_the_process_is_tried_alone_once() {
 }
 
 /// Returns the settings of a process that finds the mark of the Workflow `a/a`.
-fn with_suspect(folder: &std::path::Path) -> EvaluatorSettings {
+fn settings_with_suspect(folder: &std::path::Path) -> EvaluatorSettings {
     let mark = serde_json::json!({"subject": subject("a", "a"), "alone": false, "part": null});
     std::fs::write(folder.join("evaluating-0"), mark.to_string()).unwrap();
     EvaluatorSettings { marks: Some(folder.to_owned()), ..settings() }
@@ -249,7 +249,7 @@ fn with_suspect(folder: &std::path::Path) -> EvaluatorSettings {
 #[tokio::test]
 async fn a_suspect_without_a_caller_stays_a_suspect_and_delays_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let evaluator = Evaluator::start(with_suspect(folder.path())).unwrap();
+    let evaluator = Evaluator::start(settings_with_suspect(folder.path())).unwrap();
     let suspect = evaluator.run(subject("a", "a"), || 7);
     assert!(tokio::time::timeout(Duration::from_millis(50), suspect).await.is_err(), "it waits until it is quiet");
     assert_eq!(evaluator.run(subject("b", "honest"), || 7).await, Ok(7));
@@ -262,7 +262,7 @@ async fn a_suspect_without_a_caller_stays_a_suspect_and_delays_nothing() {
 #[tokio::test]
 async fn a_cleared_suspect_is_trusted_by_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
-    let evaluator = Evaluator::start(with_suspect(folder.path())).unwrap();
+    let evaluator = Evaluator::start(settings_with_suspect(folder.path())).unwrap();
     evaluator.clear(&subject("a", "a"));
     drop(evaluator);
     let evaluator =
@@ -273,7 +273,7 @@ async fn a_cleared_suspect_is_trusted_by_the_next_process() {
 #[tokio::test]
 async fn a_suspect_waits_until_nothing_else_is_evaluated() {
     let folder = tempfile::tempdir().unwrap();
-    let evaluator = Evaluator::start(with_suspect(folder.path())).unwrap();
+    let evaluator = Evaluator::start(settings_with_suspect(folder.path())).unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let note = |name: &'static str, pause: u64| {
         let order = Arc::clone(&order);

@@ -67,7 +67,7 @@ impl PodRun<'_> {
             .as_ref()
             .filter(|_| code != 0 || pod.deletion_requested_before_exit(end))
             .map(|(why, _)| why.clone());
-        let stopped = termination.or_else(|| pod.ended_by_cluster());
+        let stopped = termination.or_else(|| pod.end_by_cluster());
         if let Some(PodProblem { reason, message }) = stopped {
             return Some(PodProblem { reason, message: format!("{message}; it ended with exit code {code}") });
         }
@@ -79,7 +79,7 @@ impl PodRun<'_> {
                 (FailureClass::OutcomeUnknown.name(), "its kubelet does not know how its container ended".to_owned())
             }
             "" | "Error" | "Completed" | "OOMKilled" if pod.deletion_requested_before_exit(end) => {
-                let (reason, why) = match pod.disrupted() {
+                let (reason, why) = match pod.disruption() {
                     Some(PodProblem { message, .. }) => ("Evicted", message),
                     None => ("Deleted", "its Pod was deleted".to_owned()),
                 };

@@ -12,8 +12,8 @@ use super::{OF_CALL, is_blank};
 use crate::agent::{
     collected::{CallPiece, Collected, Finish, MAX_OPAQUE},
     fields::Fields,
-    protocol::{Reading, Unreadable, foreign_tool, incomplete, object},
-    requested::escaped,
+    protocol::{Reading, Unreadable, foreign_tool, incomplete, parse_document},
+    requested::escaped_size,
 };
 
 /// The maximum number of blocks of an answer.
@@ -71,7 +71,7 @@ impl Reading for MessageAnswer {
         if self.collected.is_complete {
             return Ok(());
         }
-        let event = object(document)?;
+        let event = parse_document(document)?;
         match kind(&event)?.as_str() {
             "message" => self.take_whole(&event),
             "message_start" => {
@@ -131,7 +131,7 @@ impl Reading for MessageAnswer {
                 BlockKind::Call(_) => {}
             }
         }
-        collected.usage = usage(&tokens);
+        collected.usage = sum_usage(&tokens);
         Ok(collected)
     }
 }
@@ -219,7 +219,7 @@ impl MessageAnswer {
     /// Counts bytes of thinking. Above [`MAX_OPAQUE`], all kept thinking is dropped, because it cannot be sent back.
     fn count_thinking(&mut self, piece: &str) {
         let was_kept = self.thinking <= MAX_OPAQUE;
-        self.thinking = self.thinking.saturating_add(escaped(piece));
+        self.thinking = self.thinking.saturating_add(escaped_size(piece));
         if was_kept && self.thinking > MAX_OPAQUE {
             for part in self.parts.iter_mut().filter(|part| part.kind == BlockKind::Thinking) {
                 part.begun = String::new();
@@ -341,7 +341,7 @@ fn too_many_blocks() -> Unreadable {
     Unreadable::Because(format!("answered with more than {MOST_BLOCKS} blocks"))
 }
 
-fn usage(tokens: &BTreeMap<&'static str, i64>) -> Option<Usage> {
+fn sum_usage(tokens: &BTreeMap<&'static str, i64>) -> Option<Usage> {
     let count = |name: &str| tokens.get(name).copied().unwrap_or_default();
     let cached = count(CACHE_READ_TOKENS);
     (!tokens.is_empty()).then(|| Usage {

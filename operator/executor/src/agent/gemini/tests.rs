@@ -10,7 +10,7 @@ use std::sync::Arc;
 use signoff_api::turn::{OpaqueParts, RequestedCall, TurnCalls};
 
 use super::*;
-use crate::agent::tested::{self, ReadAnswer, arguments_of, collected};
+use crate::agent::tested::{self, ReadAnswer, arguments_of, collect};
 
 const MODEL: &str = "gemini-3-pro-preview";
 
@@ -22,12 +22,12 @@ fn call(id: &str, city: &str) -> ToolCall {
     ToolCall { id: id.into(), tool: "weather".into(), arguments: json!({"city": city}).to_string() }
 }
 
-fn written(turn: &TurnRequest, left_out: &[&str]) -> Written {
-    tested::written(&GenerateContent, turn, left_out)
+fn write_turn(turn: &TurnRequest, left_out: &[&str]) -> Written {
+    tested::write_turn(&GenerateContent, turn, left_out)
 }
 
 fn body(turn: &TurnRequest) -> Value {
-    tested::body(&written(turn, &[]))
+    tested::body(&write_turn(turn, &[]))
 }
 
 fn read(body: impl AsRef<[u8]>) -> Result<ReadAnswer, Unreadable> {
@@ -40,7 +40,7 @@ fn why(body: impl AsRef<[u8]>) -> String {
 
 /// Returns the message for an answer. `ids` are the recorded ids of its calls.
 fn message(body: &str, ids: &[&str]) -> Message {
-    let collected = collected(&GenerateContent, body.as_bytes()).unwrap();
+    let collected = collect(&GenerateContent, body.as_bytes()).unwrap();
     let text = collected.text.clone();
     let (calls, _, parts) = collected.into_parts();
     let call = |(call, id): (&RequestedCall, &&str)| ToolCall {
@@ -106,7 +106,7 @@ fn a_conversation_is_written_as_contents_of_two_roles() {
         Message::result("call-1", "rain"),
         Message::text(Role::User, "Go on."),
     ]);
-    let Written { path, headers, optional, .. } = written(&turn, &[]);
+    let Written { path, headers, optional, .. } = write_turn(&turn, &[]);
     assert_eq!(path, "/models/gemini-3-pro-preview:streamGenerateContent?alt=sse");
     assert_eq!(headers, [("x-goog-api-key".to_owned(), "a-key".to_owned())]);
     assert_eq!(optional, ["temperature", "maxOutputTokens", "stream"]);
@@ -137,7 +137,7 @@ fn a_conversation_is_written_as_contents_of_two_roles() {
 #[test]
 fn fields_that_the_server_refuses_are_left_out() {
     let bare = TurnRequest { system: None, tools: vec![], key: None, ..turn(vec![Message::text(Role::User, "Hi")]) };
-    let written = written(&bare, &["temperature", "maxOutputTokens", "stream"]);
+    let written = write_turn(&bare, &["temperature", "maxOutputTokens", "stream"]);
     assert_eq!(written.path, "/models/gemini-3-pro-preview:generateContent");
     assert!(written.headers.is_empty() && written.optional.is_empty());
     assert_eq!(written.body, r#"{"contents":[{"role":"user","parts":[{"text":"Hi"}]}]}"#);
@@ -153,7 +153,7 @@ fn the_name_of_a_model_cannot_change_the_path() {
         ("a/b?key=c#d", "/models/a%2Fb%3Fkey%3Dc%23d:generateContent"),
         ("ü:%", "/models/%C3%BC%3A%25:generateContent"),
     ] {
-        assert_eq!(path(model, false), expected);
+        assert_eq!(model_path(model, false), expected);
     }
 }
 

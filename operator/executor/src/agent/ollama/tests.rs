@@ -11,7 +11,7 @@ use serde_json::Value;
 use signoff_api::turn::{OpaqueParts, RequestedCall};
 
 use super::*;
-use crate::agent::tested::{self, ReadAnswer, arguments_of, body, collected};
+use crate::agent::tested::{self, ReadAnswer, arguments_of, body, collect};
 
 fn turn(messages: Vec<Message>) -> TurnRequest {
     tested::turn("local", "qwen3:8b", messages)
@@ -21,8 +21,8 @@ fn called(id: &str, arguments: &str) -> ToolCall {
     ToolCall { id: id.into(), tool: "weather".into(), arguments: arguments.into() }
 }
 
-fn written(turn: &TurnRequest, left_out: &[&str]) -> Written {
-    tested::written(&OllamaChat, turn, left_out)
+fn write_turn(turn: &TurnRequest, left_out: &[&str]) -> Written {
+    tested::write_turn(&OllamaChat, turn, left_out)
 }
 
 fn read(body: impl AsRef<[u8]>) -> Result<ReadAnswer, Unreadable> {
@@ -84,7 +84,7 @@ fn a_conversation_is_written_as_messages() {
         Message::result("call-2", "error: no JSON"),
         Message::text(Role::User, "Go on."),
     ]);
-    let written = written(&turn, &[]);
+    let written = write_turn(&turn, &[]);
     assert_eq!(written.path, "/api/chat");
     assert_eq!(written.headers, [("authorization".to_owned(), "Bearer a-key".to_owned())]);
     assert_eq!(written.optional, ["temperature", "num_predict", "stream"]);
@@ -111,7 +111,7 @@ fn a_conversation_is_written_as_messages() {
 #[test]
 fn fields_that_the_server_refuses_are_left_out() {
     let bare = TurnRequest { system: None, tools: vec![], key: None, ..turn(vec![Message::text(Role::User, "Hi")]) };
-    let written = written(&bare, &["temperature", "num_predict", "stream"]);
+    let written = write_turn(&bare, &["temperature", "num_predict", "stream"]);
     assert!(written.headers.is_empty() && written.optional.is_empty());
     assert_eq!(written.body, r#"{"model":"qwen3:8b","messages":[{"role":"user","content":"Hi"}]}"#);
 }
@@ -144,7 +144,7 @@ fn an_answer_that_is_cut_anywhere_is_an_error_until_it_is_whole() {
 
 #[test]
 fn thinking_goes_back_to_the_same_model_only() {
-    let collected = collected(&OllamaChat, two_calls_streamed().as_bytes()).unwrap();
+    let collected = collect(&OllamaChat, two_calls_streamed().as_bytes()).unwrap();
     let text = collected.text.clone();
     let (requested, _, parts) = collected.into_parts();
     let call = |(at, call): (usize, &RequestedCall)| called(&format!("call-{at}"), &arguments_of(call));
@@ -154,13 +154,13 @@ fn thinking_goes_back_to_the_same_model_only() {
     let turn = turn(vec![answer, Message::result("call-0", "rain"), Message::result("call-1", "sun")]);
     let thinking = |written: &Written| body(written)["messages"][1].get("thinking").cloned();
 
-    let same = written(&turn, &[]);
+    let same = write_turn(&turn, &[]);
     assert_eq!(thinking(&same), Some(json!("Two cities: Köln…")));
     assert_eq!(same.optional, ["temperature", "num_predict", "stream", "thinking"]);
-    let without = written(&turn, &["thinking"]);
+    let without = write_turn(&turn, &["thinking"]);
     assert_eq!(thinking(&without), None);
     assert_eq!(without.optional, ["temperature", "num_predict", "stream"]);
-    let other = written(&TurnRequest { model: "llama3.2".into(), ..turn }, &[]);
+    let other = write_turn(&TurnRequest { model: "llama3.2".into(), ..turn }, &[]);
     assert_eq!(thinking(&other), None);
 }
 

@@ -28,13 +28,13 @@ fn turn(messages: Vec<Message>) -> TurnRequest {
     TurnRequest { tools, ..tested::turn("openai", MODEL, messages) }
 }
 
-fn written(turn: &TurnRequest, left_out: &[&str]) -> Written {
-    tested::written(&Responses, turn, left_out)
+fn write_turn(turn: &TurnRequest, left_out: &[&str]) -> Written {
+    tested::write_turn(&Responses, turn, left_out)
 }
 
 /// Returns the body of a turn, and the fields that can be left out.
 fn body(turn: &TurnRequest, left_out: &[&str]) -> (Value, Vec<String>) {
-    let written = written(turn, left_out);
+    let written = write_turn(turn, left_out);
     (tested::body(&written), written.optional)
 }
 
@@ -105,7 +105,7 @@ fn stream(events: &[Value]) -> String {
 
 /// Returns an answer as JSON for comparisons.
 fn read(answer: impl AsRef<[u8]>) -> Result<Value, Unreadable> {
-    let collected = tested::collected(&Responses, answer.as_ref())?;
+    let collected = tested::collect(&Responses, answer.as_ref())?;
     let (text, finish) = (collected.text.clone(), format!("{:?}", collected.finish));
     let usage = collected
         .usage
@@ -127,7 +127,7 @@ fn finish(answer: &Value) -> String {
 
 /// Returns the input of the turn after an answer: the items of the answer alone.
 fn second_turn(answer: &Value, model: &str, left_out: &[&str]) -> (Value, Vec<String>) {
-    let collected = tested::collected(&Responses, answer.to_string().as_bytes()).unwrap();
+    let collected = tested::collect(&Responses, answer.to_string().as_bytes()).unwrap();
     let text = collected.text.clone();
     let (calls, dropped, parts) = collected.into_parts();
     let recorded = TurnCalls::recorded(text.clone(), calls, false, dropped);
@@ -155,7 +155,7 @@ fn a_turn_is_written_as_items() {
         Message::result("call_b", "refused"),
         Message::text(Role::User, "And now?"),
     ]);
-    let written = written(&request, &[]);
+    let written = write_turn(&request, &[]);
     assert_eq!(written.path, "/responses");
     assert_eq!(written.headers, [("authorization".to_owned(), "Bearer a-key".to_owned())]);
     assert_eq!(written.optional, ["max_output_tokens", "temperature", "store", "include", "stream", "strict"]);
@@ -192,7 +192,7 @@ fn fields_that_a_server_refuses_are_left_out() {
     assert_eq!(body, json!({"model": MODEL, "instructions": "Be brief.", "input": [user("Pay.")], "tools": [tool]}));
     assert!(optional.is_empty());
     let bare = TurnRequest { system: None, tools: vec![], max_tokens: None, temperature: None, key: None, ..request };
-    let written = written(&bare, &[]);
+    let written = write_turn(&bare, &[]);
     assert_eq!(written.optional, ["store", "include", "stream"]);
     assert!(written.headers.is_empty() && !written.body.contains("tools") && !written.body.contains("instructions"));
 }

@@ -20,18 +20,18 @@ struct Read {
     finish: Option<Finish>,
 }
 
-fn collected(pieces: &[&[u8]]) -> Result<Collected, String> {
+fn collect(pieces: &[&[u8]]) -> Result<Collected, String> {
     let mut documents = Documents::new(&UnboundedRoom, Box::<MessageAnswer>::default(), false, 8 << 20);
     for piece in pieces {
         if documents.add(piece).is_err() {
-            return Err(format!("{:?}", documents.failure()));
+            return Err(format!("{:?}", documents.take_failure()));
         }
     }
     documents.end().map_err(|why| format!("{why:?}"))
 }
 
 fn read(pieces: &[&[u8]]) -> Result<Read, String> {
-    let collected = collected(pieces)?;
+    let collected = collect(pieces)?;
     let (text, usage, finish) = (collected.text.clone(), collected.usage, collected.finish.clone());
     let (calls, _, parts) = collected.into_parts();
     let arguments = |arguments| match arguments {
@@ -234,7 +234,7 @@ fn thinking_that_is_too_long_is_returned_as_its_length() {
     let pieces = (0..40).map(|_| delta(0, json!({"type": "thinking_delta", "thinking": piece})));
     let begun = [message_start(), start(0, json!({"type": "thinking", "thinking": "", "signature": ""}))];
     let events: Vec<Value> = begun.into_iter().chain(pieces).chain([stop(0)]).chain(ended("end_turn")).collect();
-    let collected = collected(&[&stream(&events)]).unwrap();
+    let collected = collect(&[&stream(&events)]).unwrap();
     assert!(collected.into_parts().2.is_err_and(|bytes| bytes > MAX_OPAQUE));
 }
 
