@@ -185,9 +185,9 @@ async fn an_aborted_task_frees_its_slot() {
 fn every_spelling_of_a_host_is_one_host() {
     for url in ["https://Models.Example.com/v1", "http://models.example.com:8080", "https://u:p@models.example.com./x"]
     {
-        assert_eq!(host(url).as_deref(), Some("models.example.com"), "{url}");
+        assert_eq!(host_of_url(url).as_deref(), Some("models.example.com"), "{url}");
     }
-    assert_eq!(host("no url"), None);
+    assert_eq!(host_of_url("no url"), None);
 }
 
 #[test]
