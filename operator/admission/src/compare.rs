@@ -165,8 +165,9 @@ impl Inspection {
         }
     }
 
-    /// Compares one object by its spec and the label of the guard, and adds its state and its version to the inspection.
-    /// `in_force`: the objects of the kind in the cluster, or `None` if the API server does not serve the kind.
+    /// Compares one object by its spec and the label of the guard, and adds its state and its version to the
+    /// inspection. `in_force`: the objects of the kind in the cluster, or `None` if the API server does not serve the
+    /// kind.
     fn compare_object<K: Resource, S: Serialize>(
         &mut self,
         kind: &'static str,

@@ -63,8 +63,8 @@ impl Drop for HeldPart {
 }
 
 impl FairBudget {
-    /// Returns a budget of `most`. A namespace alone can have half of it, and a quarter is kept for namespaces that
-    /// have none.
+    /// Returns a budget of `most`. A namespace alone can have half of the budget, and a quarter is kept for namespaces
+    /// without a part.
     #[must_use]
     pub fn new(most: usize) -> Arc<Self> {
         let share = FairShare::new(most, most / 2, most / 4);
@@ -128,7 +128,7 @@ impl FairBudget {
     #[must_use]
     pub fn is_below_share(&self, namespace: &str) -> bool {
         let state = self.lock();
-        self.share.is_below_share(state.own(namespace), state.taken)
+        self.share.is_below_share(state.amount_of(namespace), state.taken)
     }
 
     /// Returns the amount that is taken.
@@ -140,7 +140,7 @@ impl FairBudget {
     /// Whether there is room for `amount`. A request for 0 is always granted to a namespace that has little, so that
     /// its next call begins before its last result is committed.
     fn has_room(&self, state: &State, namespace: &str, amount: usize) -> bool {
-        let own = state.own(namespace);
+        let own = state.amount_of(namespace);
         if amount == 0 && self.share.is_little(own) {
             return true;
         }
@@ -149,15 +149,16 @@ impl FairBudget {
             && self.share.has_room(own, state.taken, amount)
     }
 
+    /// Adds an amount to a namespace, and returns it as a part.
     fn hold(self: &Arc<Self>, state: &mut State, namespace: &Arc<str>, amount: usize) -> HeldPart {
-        state.change(namespace, 0, amount);
+        state.replace_amount(namespace, 0, amount);
         HeldPart { budget: Arc::clone(self), namespace: Arc::clone(namespace), amount }
     }
 
-    /// Grants waiting requests as long as there is room.
+    /// Grants waiting requests as long as there is room, and wakes [`FairBudget::freed`] after a refusal.
     fn grant(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let mut granted = Vec::new();
-        while let Some((waiting, namespace)) = self.next(&mut state) {
+        while let Some((waiting, namespace)) = self.take_next(&mut state) {
             granted.push((waiting.grant, self.hold(&mut state, &namespace, waiting.amount)));
             state.last = Some(namespace);
         }
@@ -173,7 +174,7 @@ impl FairBudget {
 
     /// Removes the next request from the queue. While the request of a namespace below its share does not fit, only
     /// namespaces that have none are served, from the part that is kept for them.
-    fn next(&self, state: &mut State) -> Option<(Waiting, Arc<str>)> {
+    fn take_next(&self, state: &mut State) -> Option<(Waiting, Arc<str>)> {
         for queue in state.waiting.values_mut() {
             queue.retain(|waiting| !waiting.grant.is_closed());
         }
@@ -184,7 +185,7 @@ impl FairBudget {
         let first = state.next_large.take().filter(|name| state.waiting.contains_key(name));
         for namespace in first.into_iter().chain(after).chain(until) {
             let amount = state.waiting.get(&namespace)?.front()?.amount;
-            let own = state.own(&namespace);
+            let own = state.amount_of(&namespace);
             let is_allowed = state.next_large.is_none() || amount == 0 || self.share.is_for_newcomers(own, amount);
             if is_allowed && self.has_room(state, &namespace, amount) {
                 let waiting = state.waiting.get_mut(&namespace)?.pop_front()?;
@@ -199,14 +200,14 @@ impl FairBudget {
 }
 
 impl State {
-    fn own(&self, namespace: &str) -> usize {
+    fn amount_of(&self, namespace: &str) -> usize {
         self.namespaces.get(namespace).copied().unwrap_or_default()
     }
 
     /// Replaces `before` by `after` in the amount of a namespace.
-    fn change(&mut self, namespace: &Arc<str>, before: usize, after: usize) {
+    fn replace_amount(&mut self, namespace: &Arc<str>, before: usize, after: usize) {
         self.taken = self.taken - before + after;
-        let own = self.own(namespace) - before + after;
+        let own = self.amount_of(namespace) - before + after;
         if own == 0 {
             self.namespaces.remove(namespace);
         } else {
@@ -224,7 +225,7 @@ impl HeldPart {
         if more > 0 && !self.budget.has_room(&state, &self.namespace, more) {
             return false;
         }
-        state.change(&self.namespace, self.amount, self.amount + more);
+        state.replace_amount(&self.namespace, self.amount, self.amount + more);
         self.amount += more;
         true
     }
@@ -232,7 +233,7 @@ impl HeldPart {
     /// Sets the part to `amount`, which is in use already, even without room for it.
     pub fn set(&mut self, amount: usize) {
         let mut state = self.budget.lock();
-        state.change(&self.namespace, self.amount, amount);
+        state.replace_amount(&self.namespace, self.amount, amount);
         let is_less = amount < self.amount;
         self.amount = amount;
         if is_less {

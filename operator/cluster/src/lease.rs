@@ -96,8 +96,8 @@ impl Lease {
 
     /// Waits until this process holds the Lease. `standing_by` gets the name of the current holder, or the problem.
     pub async fn acquire(self, mut standing_by: impl FnMut(String)) -> HeldLease {
-        // The version that was read last, and since when it is unchanged by this operator's own clock.
-        let mut seen: Option<(Option<String>, Instant)> = None;
+        // The version that was read last, and the time since which it is unchanged, by this operator's own clock.
+        let mut last_read: Option<(Option<String>, Instant)> = None;
         // The time of the first request without an answer.
         let mut unanswered: Option<Instant> = None;
         loop {
@@ -106,11 +106,11 @@ impl Lease {
                 Ok(Some(object)) => {
                     let version = object.metadata.resource_version.clone();
                     let outage = unanswered.take().map_or(Duration::ZERO, |since| since.elapsed());
-                    let since = match &seen {
+                    let since = match &last_read {
                         Some((known, since)) if *known == version => *since + outage,
                         _ => sent_at,
                     };
-                    seen = Some((version, since));
+                    last_read = Some((version, since));
                     match self.time_left(&object, since) {
                         None => match self.take(Some(object), sent_at).await {
                             Ok(held) => return held,
@@ -147,6 +147,8 @@ impl Lease {
         (!left.is_zero()).then_some(left)
     }
 
+    /// Reports why the Lease cannot be taken, unless another operator was faster. Returns the pause before the next
+    /// attempt.
     fn report_failure(&self, error: kube::Error, standing_by: &mut impl FnMut(String)) -> Duration {
         if status_code(&error) != Some(409) {
             standing_by(format!("the Lease {} cannot be taken: {}", self.name(), plain(&error)));
@@ -154,6 +156,7 @@ impl Lease {
         self.settings.ttl / 10
     }
 
+    /// Takes the Lease, by creating or replacing the object. Fails if another operator has changed it since `old`.
     async fn take(&self, old: Option<Object>, sent_at: Instant) -> Result<HeldLease, kube::Error> {
         let transitions = old.as_ref().and_then(|old| old.spec.as_ref()?.lease_transitions);
         let now = MicroTime(self.clock.now());
@@ -205,6 +208,7 @@ impl Lease {
         format!("{}/{}", self.settings.namespace, self.settings.name)
     }
 
+    /// Sends a request, and notes on the clock if there is no answer in time.
     async fn send<T>(&self, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
         let answer = timeout(self.settings.ttl / 3, request).await;
         answer.unwrap_or_else(|_| {
@@ -283,6 +287,7 @@ impl HeldLease {
         }
     }
 
+    /// Replaces the Lease with a new time of renewal.
     async fn renew(&self) -> Result<Object, kube::Error> {
         let mut object = self.object.clone();
         if let Some(spec) = &mut object.spec {

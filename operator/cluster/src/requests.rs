@@ -98,7 +98,7 @@ impl ApiRequests {
     /// No answer, a refusal, or an object that cannot be decoded.
     pub async fn get<K: NamespacedKind>(&self, name: &Name) -> Result<Option<K>, Error> {
         let what = || format!("getting {}", name.as_a::<K>());
-        let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
+        let request = path_of::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
         match self.send_as::<Decoded<K>>(request).await {
             Ok(Decoded(object)) => Ok(Some(object)),
@@ -129,7 +129,7 @@ impl ApiRequests {
     /// # Errors
     /// No answer.
     pub async fn metadata<K: NamespacedKind>(&self, name: &Name) -> Result<Option<ObjectMeta>, Error> {
-        self.metadata_at(path::<K>(name), &name.name, name.as_a::<K>()).await
+        self.metadata_at(path_of::<K>(name), &name.name, name.as_a::<K>()).await
     }
 
     /// Returns the newest metadata of a namespace, or `None` if it does not exist.
@@ -140,6 +140,7 @@ impl ApiRequests {
         self.metadata_at(Request::new(Namespace::url_path(&(), None)), name, format!("Namespace {name}")).await
     }
 
+    /// Returns the newest metadata of an object under a path. `what`: the kind and name for errors.
     async fn metadata_at(&self, path: Request, name: &str, what: String) -> Result<Option<ObjectMeta>, Error> {
         let what = format!("getting {what}");
         let request = path.get(name, &kube::api::GetParams::default());
@@ -157,7 +158,7 @@ impl ApiRequests {
     /// # Errors
     /// No answer.
     pub async fn get_raw<K: ReconciledKind>(&self, name: &Name) -> Result<Option<Value>, Error> {
-        let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
+        let request = path_of::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let what = || format!("getting {}", name.as_a::<K>());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
         match self.send_as::<Value>(request).await {
@@ -172,7 +173,7 @@ impl ApiRequests {
     /// # Errors
     /// No answer, or a refusal.
     pub async fn merge_status<K: ReconciledKind>(&self, name: &Name, patch: &Value) -> Result<(), Error> {
-        let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
+        let uri = format!("{}/{}/status?", path_of::<K>(name).url_path, name.name);
         let request = http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/merge-patch+json");
         let request = request.body(patch.to_string().into_bytes()).map_err(kube::Error::HttpError);
         let answer = async { self.send_as::<serde::de::IgnoredAny>(request?).await };
@@ -190,7 +191,7 @@ impl ApiRequests {
     pub async fn create<K: ReconciledKind>(&self, object: &K, form: AnswerForm) -> Result<WriteAnswer<K>, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let name = Name::of(object);
-        let request = path::<K>(&name).create(&PostParams::default(), bytes);
+        let request = path_of::<K>(&name).create(&PostParams::default(), bytes);
         self.write(&name.namespace, K::KIND, "create", self.send(request.map_err(kube::Error::BuildRequest)?, form))
             .await
     }
@@ -202,16 +203,16 @@ impl ApiRequests {
     /// The API server refuses, or does not answer.
     pub async fn create_as<K: NamespacedKind>(&self, name: &Name, object: &Value) -> Result<K, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
-        let request = path::<K>(name).create(&PostParams::default(), bytes);
+        let request = path_of::<K>(name).create(&PostParams::default(), bytes);
         let request = request.map_err(kube::Error::BuildRequest)?;
-        self.count(K::KIND, "create", self.send_as::<Decoded<K>>(request)).await.map(|Decoded(object)| object)
+        self.count_write(K::KIND, "create", self.send_as::<Decoded<K>>(request)).await.map(|Decoded(object)| object)
     }
 
     /// Opens the log of a container of a Pod: the whole log, or its last lines.
     ///
     /// # Errors
     /// The API server refuses, or does not answer.
-    pub async fn log(
+    pub async fn open_log(
         &self,
         pod: &Name,
         container: &str,
@@ -244,7 +245,7 @@ impl ApiRequests {
             status,
         };
         let bytes = serde_json::to_vec(&body).map_err(kube::Error::SerdeError)?;
-        let request = path::<K>(&name).replace_subresource("status", &name.name, &PostParams::default(), bytes);
+        let request = path_of::<K>(&name).replace_subresource("status", &name.name, &PostParams::default(), bytes);
         self.write(&name.namespace, K::KIND, "replace", self.send(request.map_err(kube::Error::BuildRequest)?, form))
             .await
     }
@@ -255,7 +256,7 @@ impl ApiRequests {
     /// The API server refuses, or does not answer. 422 if a `test` of the patch fails.
     pub async fn patch_status<K: ReconciledKind>(&self, name: &Name, operations: &[Value]) -> Result<K, kube::Error> {
         let bytes = serde_json::to_vec(operations).map_err(kube::Error::SerdeError)?;
-        let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
+        let uri = format!("{}/{}/status?", path_of::<K>(name).url_path, name.name);
         let request =
             http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/json-patch+json").body(bytes);
         let answer = self.send_as::<Decoded<K>>(request.map_err(kube::Error::HttpError)?);
@@ -274,7 +275,7 @@ impl ApiRequests {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..DeleteParams::background()
         };
-        let request = path::<K>(name).delete(&name.name, &params);
+        let request = path_of::<K>(name).delete(&name.name, &params);
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
         let answer = self.send_as::<serde::de::IgnoredAny>(request);
         match self.write(&name.namespace, K::KIND, "delete", answer).await {
@@ -296,10 +297,12 @@ impl ApiRequests {
         WriteAnswer::parse(&self.send_for_text(request).await?).map_err(kube::Error::SerdeError)
     }
 
+    /// Sends a request and parses the answer.
     async fn send_as<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
         serde_json::from_str(&self.send_for_text(request).await?).map_err(kube::Error::SerdeError)
     }
 
+    /// Sends a request and returns the text of the answer, up to the timeout.
     async fn send_for_text(&self, request: http::Request<Vec<u8>>) -> Result<String, kube::Error> {
         let text = tokio::time::timeout(TIMEOUT, self.client.request_text(request)).await;
         text.map_err(|_| kube::Error::Service(format!("no answer within {TIMEOUT:?}").into()))?
@@ -317,11 +320,11 @@ impl ApiRequests {
             let _turn = self.turns.take(namespace, 1).await;
             request.await
         };
-        self.count(kind, verb, in_turn).await
+        self.count_write(kind, verb, in_turn).await
     }
 
     /// Counts a write and its answer. Events wait while it is in flight.
-    async fn count<T>(
+    async fn count_write<T>(
         &self,
         kind: &'static str,
         verb: &'static str,
@@ -341,7 +344,7 @@ impl ApiRequests {
     }
 }
 
-fn path<K: NamespacedKind>(name: &Name) -> Request {
+fn path_of<K: NamespacedKind>(name: &Name) -> Request {
     Request::new(K::url_path(&(), Some(&name.namespace)))
 }
 

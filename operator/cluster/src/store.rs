@@ -73,11 +73,11 @@ impl<K: ReconciledKind> Store<K> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies a watch event. Returns whether the event is news. The event of a write by this process is no news,
-    /// unless the stored object differs from the sent object.
+    /// Caches the object of a watch event, compressed if it is large. Returns whether the event is news. The event of a
+    /// write by this process is no news, unless the stored object differs from the sent object.
     pub fn apply(&self, object: K) -> bool {
         let (object, is_news) = self.lock().put(object, Source::Watch);
-        if is_news && !object.is_finished() && self.count(&object).memory() > LARGE {
+        if is_news && !object.is_finished() && self.measure(&object).memory() > LARGE {
             // Many such objects that wait for their reconciles would not fit into memory.
             let name = Name::of(&*object);
             drop(object);
@@ -97,6 +97,7 @@ impl<K: ReconciledKind> Store<K> {
         self.record_from(object, Source::Sent)
     }
 
+    /// Caches the object of an answer, which is then not stale.
     fn record_from(&self, object: K, source: Source) -> Arc<K> {
         let mut inner = self.lock();
         let name = Name::of(&object);
@@ -139,7 +140,7 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// Completes the list of this version. Returns the objects that were deleted.
+    /// Completes the list of this version. Removes and returns the objects that were deleted.
     pub fn finish_list(&self, version: &str) -> Vec<DeletedObject> {
         let mut inner = self.lock();
         let Some(listed) = inner.listed.take() else { return Vec::new() };
@@ -232,12 +233,12 @@ impl<K: ReconciledKind> Store<K> {
     /// `MOST_SMALL` others were released.
     pub fn release(&self, name: &Name) {
         let mut inner = self.lock();
-        let Some(object) = inner.full(name) else { return inner.forget_whole(name) };
+        let Some(object) = inner.uncompressed(name) else { return inner.forget_whole(name) };
         // An object that was large is counted when it is compressed.
         let known = inner.entries.get(name).map(|entry| (entry.counted, entry.size.bytes));
         let known = known.filter(|(is_counted, bytes)| *is_counted || *bytes > SMALL).map(|(_, bytes)| bytes);
         drop(inner);
-        let pushed_out = if known.unwrap_or_else(|| self.count(&object).bytes) <= SMALL {
+        let pushed_out = if known.unwrap_or_else(|| self.measure(&object).bytes) <= SMALL {
             // `push` returns the name of the object itself if it was among the small ones before.
             self.lock().small.push(name.clone(), ()).map(|(other, ())| other).filter(|other| other != name)
         } else {
@@ -249,7 +250,7 @@ impl<K: ReconciledKind> Store<K> {
     }
 
     /// Counts the size of an object's JSON, stores it in the entry and returns it.
-    fn count(&self, object: &K) -> JsonSize {
+    fn measure(&self, object: &K) -> JsonSize {
         // Without the lock, because a large object takes long. Every object that was read can be serialized.
         let size = JsonSize::of(object);
         if let Some(entry) = self.lock().entries.get_mut(&Name::of(object)) {
@@ -270,7 +271,7 @@ impl<K: ReconciledKind> Store<K> {
 
     /// Compresses an object that is not compressed.
     fn compress(&self, name: &Name) {
-        let Some(object) = self.lock().full(name) else { return };
+        let Some(object) = self.lock().uncompressed(name) else { return };
         // Without the lock: a large object takes milliseconds.
         let Some(packed) = PackedObject::new(&*object) else { return };
         let mut inner = self.lock();

@@ -117,8 +117,8 @@ impl Queue {
     /// Removes and returns the next key of a namespace for which `can_start` returns true.
     pub fn pop_where(&self, can_start: impl Fn(&str) -> bool) -> Option<Key> {
         let mut inner = self.lock();
-        let at = inner.turns.iter().position(|namespace| can_start(namespace))?;
-        let namespace = inner.turns.remove(at)?;
+        let turn = inner.turns.iter().position(|namespace| can_start(namespace))?;
+        let namespace = inner.turns.remove(turn)?;
         let waiting = inner.ready.get_mut(&namespace)?;
         let key = waiting.pop_front()?;
         if waiting.is_empty() {
@@ -175,6 +175,7 @@ impl Queue {
 }
 
 impl QueueState {
+    /// Enqueues an object, or notes that it is to be reconciled again after the running reconcile.
     fn trigger(&mut self, key: Key) {
         if self.running.contains(&key) {
             self.again.insert(key, None);
@@ -190,6 +191,7 @@ impl QueueState {
         }
     }
 
+    /// Sets the next timer of an object, and enqueues the object if an event arrived during its reconcile.
     fn end_reconcile(&mut self, key: &Key, due: Option<Moment>) {
         self.running.remove(key);
         if let Some(old) = self.timers.remove(key) {

@@ -60,7 +60,7 @@ impl ClusterBlobs {
     }
 
     /// Sends a request, and parses the answer.
-    async fn request<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
+    async fn send_request<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
         let text = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request_text(request)).await;
         let text = text.map_err(|_| kube::Error::Service(format!("no answer within {ANSWER_TIMEOUT:?}").into()))??;
         serde_json::from_str(&text).map_err(kube::Error::SerdeError)
@@ -83,7 +83,7 @@ impl ClusterBlobs {
     async fn read(&self, owner: &Owner, digest: &str, name: &str) -> Result<Option<Bytes>, BlobError> {
         let path = Request::new(Blob::url_path(&(), Some(&owner.namespace)));
         let request = path.get(name, &GetParams::default()).map_err(|why| store_error(digest, why))?;
-        let blob: Blob = match self.request(request).await {
+        let blob: Blob = match self.send_request(request).await {
             Ok(blob) => blob,
             Err(error) if status_code(&error) == Some(404) => return Ok(None),
             Err(error) => return Err(store_error(digest, Plain(error))),
@@ -108,7 +108,7 @@ impl ClusterBlobs {
         let path = Request::new(Blob::url_path(&(), Some(&owner.namespace)));
         let request = path.create(&PostParams::default(), body).map_err(|why| store_error(digest, why))?;
         let turn = self.turns.take(&owner.namespace.as_str().into(), 1).await;
-        let answer = self.request::<IgnoredAny>(request).await;
+        let answer = self.send_request::<IgnoredAny>(request).await;
         drop(turn);
         self.metrics.requests().wrote("Blob", "create", if answer.is_ok() { "ok" } else { "refused" });
         match answer {

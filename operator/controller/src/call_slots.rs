@@ -259,8 +259,9 @@ impl CallSlots {
         inner.held_back = namespace;
     }
 
-    /// Takes the memory of the next call that may start, removes the call from the queue, and returns both. The namespaces
-    /// are tried in turn. If the memory for a namespace below its share does not suffice, free memory is held back for it.
+    /// Takes the memory of the next call that may start, removes the call from the queue, and returns both. The
+    /// namespaces are tried in turn. If the memory for a namespace below its share does not suffice, free memory is
+    /// held back for it.
     fn take_next(&self, inner: &mut CallSlotsState) -> Option<(CallTicket, HeldPart)> {
         let first = inner.held_back.clone().filter(|name| inner.waiting.contains_key(name));
         self.hold_back(inner, None);

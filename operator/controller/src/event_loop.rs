@@ -219,8 +219,8 @@ impl EventLoop {
         self.context.calls.pod_quota.announce_free();
     }
 
-    /// Enters the phase `Working`, and ends the recovery of notices, once every first list is complete and the guard has
-    /// inspected. Returns whether reconciles may start.
+    /// Enters the phase `Working`, and ends the recovery of notices, once every first list is complete and the guard
+    /// has inspected. Returns whether reconciles may start.
     fn begin_working_if_synced(&mut self, operator: &Operator) -> bool {
         let SyncedLists { workflows, approvals } = self.watches.synced;
         if !self.working
@@ -332,8 +332,8 @@ impl EventLoop {
         }
     }
 
-    /// Starts the task of a call whose start is committed. The task begins the call only if its run still may, and charges
-    /// its time to the namespace.
+    /// Starts the task of a call whose start is committed. The task begins the call only if its run still may, and
+    /// charges its time to the namespace.
     fn start_call(&mut self, start: CallStart) {
         let CallStart { name, run, call, generation, hold } = start;
         let key = call.key();

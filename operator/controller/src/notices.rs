@@ -148,7 +148,7 @@ impl NoticeDesk {
 }
 
 impl NoticeScope<'_> {
-    /// Ends the recovery, because all objects and namespaces were listed.
+    /// Ends the recovery, because all objects and namespaces were listed, and queues the notices of its events.
     pub(crate) fn end_recovery(&self) {
         let Some(recovery) = self.desk.lock_recovery().take() else { return };
         for occasion in recovery.into_occasions(self) {
@@ -178,6 +178,7 @@ impl NoticeScope<'_> {
         self.queue.wake_consumer();
     }
 
+    /// Queues the notices of events, with the labels of their namespaces as far as they are cached.
     fn queue_with_known_labels(&self, events: Vec<UnroutedEvent>) {
         for event in events {
             let labels = self.objects.policies.labels(&event.occasion.namespace).unwrap_or_default();
@@ -292,7 +293,7 @@ fn queue_end(approval: &Approval, scope: &NoticeScope<'_>) {
     if is_voided && let Some(occasion) = occasion::of_gate(&end, approval) {
         scope.queue_or_keep(DerivedEvent { occasion, applies: EventCondition::Always });
     }
-    if may_be_taken && let Some(occasion) = occasion::end(approval, end.at) {
+    if may_be_taken && let Some(occasion) = occasion::notice_of_end(approval, end.at) {
         let run = approval.spec.request.workflow.uid.clone();
         let applies = EventCondition::IsTaken { run, was_queued, is_cancelled };
         scope.queue_or_keep(DerivedEvent { occasion, applies });

@@ -85,6 +85,7 @@ struct NamespaceBackoff {
     until: Moment,
 }
 
+/// Returns the pause after this number of stopped evaluations in a row.
 fn pause(failures: i32) -> Duration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(16);
     FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
@@ -234,6 +235,7 @@ impl Quarantines {
 }
 
 impl QuarantinesState {
+    /// Records a failure of a namespace, and returns the time until which its objects wait.
     fn record_failure(&mut self, namespace: &Arc<str>, now: Moment) -> Moment {
         let backoff =
             self.namespaces.entry(Arc::clone(namespace)).or_insert(NamespaceBackoff { failures: 0, until: now });

@@ -174,7 +174,7 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
     false
 }
 
-/// Records an object that cannot be decoded, and reports it the first time.
+/// Records an object that cannot be decoded, enqueues the related objects, and reports the object the first time.
 fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
     let (name, why) = (name_of(meta), text::display(why, 300));
     context.metrics.count_unreadable(K::KIND);
@@ -195,6 +195,7 @@ fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) 
     }
 }
 
+/// Removes an object from the unreadable objects, and enqueues the related objects if it was among them.
 fn mark_readable<K: Watched>(context: &Context, meta: &ObjectMeta) {
     if context.objects.unreadable.remove(&K::key(name_of(meta))) {
         tracing::info!(kind = K::KIND, name = %name_of(meta), "can be read again");
@@ -202,6 +203,7 @@ fn mark_readable<K: Watched>(context: &Context, meta: &ObjectMeta) {
     }
 }
 
+/// Removes a deleted object from the store, wakes the evaluations of its namespace, and enqueues what depends on it.
 fn apply_deletion<K: Watched>(context: &Context, store: &Store<K>, meta: &ObjectMeta) {
     context.objects.unreadable.remove(&K::key(name_of(meta)));
     if let Some(gone) = store.remove(name_of(meta), meta.uid.as_deref().unwrap_or_default()) {

@@ -73,6 +73,7 @@ impl CachedObjects {
         }
     }
 
+    /// Whether a run has ended, was deleted, or is withdrawn according to `is_withdrawn`.
     fn is_run_over(&self, name: &Name, run: &str, is_withdrawn: impl Fn(&Workflow) -> bool) -> bool {
         match self.workflows.find(name) {
             Found::Here(workflow) => uid_of(&*workflow) != run || workflow.is_finished() || is_withdrawn(&workflow),
@@ -125,9 +126,9 @@ impl Context {
         self.enqueue_runs_of(namespaces);
     }
 
-    /// Waits until it is certain whether a call with a committed start may begin. Asks the API server if the call must
-    /// not be repeated or if the cached run is stale. After the answer, this operator must still hold the Lease.
-    /// `is_followed`: whether the call has begun before, so that nothing begins.
+    /// Waits until it is certain whether a call with a committed start may begin, and announces a long wait. Asks the
+    /// API server if the call must not be repeated or if the cached run is stale. After the answer, this operator must
+    /// still hold the Lease. `is_followed`: whether the call has begun before, so that nothing begins.
     pub(crate) async fn may_begin(&self, run: &RunVersion<'_>, call: &Call, is_followed: bool) -> bool {
         let is_withdrawn = |workflow: &Workflow| self.objects.withdrawal(workflow).is_some();
         let (since, mut pause, mut is_announced) = (self.api.now(), PAUSES.0, false);
@@ -156,6 +157,7 @@ impl Context {
         }
     }
 
+    /// Announces on a run that a call does not begin for now.
     fn announce_delayed_call(&self, run: &RunVersion<'_>, call: &Call, why: &str) {
         let meta = ObjectMeta {
             name: Some(run.name.name.to_string()),

@@ -142,8 +142,8 @@ impl DefaultCaller {
         })
     }
 
-    /// Reads the values of headers for a request to a URL, within `limit`. Returns the headers, and the remaining time of
-    /// `limit`. `facts` receives the versions of the Secrets.
+    /// Reads the values of headers for a request to a URL, within `limit`. Returns the headers, and the remaining time
+    /// of `limit`. `facts` receives the versions of the Secrets.
     async fn read_secret_headers(
         &self,
         run: &RunRef,
@@ -182,8 +182,8 @@ impl DefaultCaller {
         Ok(values)
     }
 
-    /// Makes one turn of an agent: at its provider, or by its script. Adds the cost if the price is known, and a remedy if
-    /// the provider refuses the key.
+    /// Makes one turn of an agent: at its provider, or by its script. Adds the cost if the price is known, and a remedy
+    /// if the provider refuses the key.
     async fn call_model(
         &self,
         run: &RunRef,

@@ -83,8 +83,8 @@ fn excluded_persons(from: &str) -> String {
 
 /// Returns the variables up to `counted`, which is the list of groups of a vote. It equals
 /// [`signoff_api::Approval::groups_of_voter`], so it has at most [`signoff_api::Decision::MAX_GROUPS`] groups. A caller
-/// can be in a group several times, but each group is listed once. Needs `variables.groups`, `quorums` and `lists`, the current
-/// approvers of each quorum.
+/// can be in a group several times, but each group is listed once. Needs `variables.groups`, `quorums` and `lists`, the
+/// current approvers of each quorum.
 fn groups_of_voter() -> String {
     /// The quorums in one expression, because each expression has its own cost budget.
     const QUORUMS_AT_ONCE: usize = 3;

@@ -45,7 +45,7 @@ impl<K> Default for StoreState<K> {
 
 impl<K: ReconciledKind> StoreState<K> {
     /// Returns an object that is not compressed.
-    pub(super) fn full(&self, name: &Name) -> Option<Arc<K>> {
+    pub(super) fn uncompressed(&self, name: &Name) -> Option<Arc<K>> {
         match &self.entries.get(name)?.body {
             Body::Full(object) => Some(Arc::clone(object)),
             Body::Packed(..) | Body::Summary => None,
@@ -120,6 +120,7 @@ impl<K: ReconciledKind> StoreState<K> {
         Some(DeletedObject { name, uid: uid.into(), owner })
     }
 
+    /// Removes an entry from the objects and all indexes.
     pub(super) fn take(&mut self, name: &Name) -> Option<Entry<K>> {
         self.unlink_owner(name);
         self.small.pop(name);
@@ -133,6 +134,7 @@ impl<K: ReconciledKind> StoreState<K> {
         Some(entry)
     }
 
+    /// Removes an object from the objects of its owner.
     fn unlink_owner(&mut self, name: &Name) {
         let Some(owner) = self.entries.get_mut(name).and_then(|entry| entry.owner.take()) else { return };
         if let Some(names) = self.owned.get_mut(&owner) {
@@ -143,6 +145,7 @@ impl<K: ReconciledKind> StoreState<K> {
         }
     }
 
+    /// Replaces the body of an object by its summary, and removes the object from the indexes by owner and by release.
     pub(super) fn keep_summary(&mut self, name: &Name) {
         self.unlink_owner(name);
         self.small.pop(name);

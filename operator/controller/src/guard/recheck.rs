@@ -131,8 +131,8 @@ impl Recheck {
         Ok(holds && is_still_trusted)
     }
 
-    /// Joins the next question, which is not sent yet, or prepares it. The question is sent after the question in flight,
-    /// and waits a moment for more decisions if many arrive.
+    /// Joins the next question, which is not sent yet, or prepares it. The question is sent after the question in
+    /// flight, and waits a moment for more decisions if many arrive.
     fn join_next_question(&self, what: ConfirmScope, mutating: bool) -> Question {
         let whole = what == ConfirmScope::StoredStatus;
         let now = Instant::now();

@@ -105,7 +105,7 @@ pub(super) fn of_gate(gate: &Occurrence<GateEvent>, approval: &Approval) -> Opti
         deadline: is_open.then(|| approval.deadline()),
         then: is_open.then(|| consequence(request.timeout.action.unwrap_or(TimeoutAction::Reject)).to_owned()),
         outcome: outcome.map(str::to_owned),
-        details: Some(details(approval)),
+        details: Some(render_details(approval)),
         audience,
         added: approval.channels().map(str::to_owned).collect(),
         at: gate.at,
@@ -160,7 +160,7 @@ pub(super) fn notice_of_outcome(approval: &Approval, phase: ApprovalPhase, at: M
 }
 
 /// Returns the notice of an Approval's end without the outcome, which only the run has.
-pub(super) fn end(approval: &Approval, at: Moment) -> Option<Occasion> {
+pub(super) fn notice_of_end(approval: &Approval, at: Moment) -> Option<Occasion> {
     Some(Occasion { outcome: None, ..notice_of_outcome(approval, ApprovalPhase::Cancelled, at)? })
 }
 
@@ -226,7 +226,7 @@ fn voters(approval: &Approval) -> BTreeSet<&str> {
 }
 
 /// Returns the prompt and the reviewed text, marked if it was cut.
-fn details(approval: &Approval) -> String {
+fn render_details(approval: &Approval) -> String {
     let request = &approval.spec.request;
     let sent = request.sends.as_ref().map(|sent| sent.text.as_str());
     let shown = sent.or_else(|| request.reviews.as_ref().map(|review| review.response.as_str()));

@@ -155,7 +155,7 @@ mod tests {
 
     fn event(number: usize, details: Option<&str>) -> DerivedEvent {
         let approval = tests::approval(serde_json::json!({}));
-        let end = occasion::end(&approval, tests::at("2030-01-01T01:00:00Z")).unwrap();
+        let end = occasion::notice_of_end(&approval, tests::at("2030-01-01T01:00:00Z")).unwrap();
         let occasion = Occasion { uid: format!("uid-{number}"), details: details.map(str::to_owned), ..end };
         DerivedEvent { occasion, applies: EventCondition::Always }
     }

@@ -65,7 +65,7 @@ fn is_transient(error: &kube::Error) -> bool {
 
 /// Reads a log to its end, and keeps the last [`MAX_LOG`] bytes.
 async fn read_once(requests: &ApiRequests, pod: &Name, lines: Option<i32>) -> Result<Log, kube::Error> {
-    let stream = requests.log(pod, CONTAINER, lines.map(i64::from)).await?;
+    let stream = requests.open_log(pod, CONTAINER, lines.map(i64::from)).await?;
     let mut stream = std::pin::pin!(stream);
     let (mut kept, mut is_cut) = (Vec::new(), false);
     let mut piece = vec![0; 16 * 1024];

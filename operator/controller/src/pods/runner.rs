@@ -205,7 +205,7 @@ impl PodRun<'_> {
             _ => PodProblem { reason: "Timeout".to_owned(), message: format!("it did not finish within {timeout}") },
         };
         if *state == PodState::Running {
-            let read = self.end_of_log(None, false);
+            let read = self.read_end_of_log(None, false);
             let read = tokio::time::timeout(TO_READ, read).await;
             self.log_so_far = read.ok().and_then(Result::ok).map(|log| log.text);
         }
@@ -223,7 +223,7 @@ impl PodRun<'_> {
     }
 
     /// Waits for memory, then reads the end of the log.
-    async fn end_of_log(&self, lines: Option<i32>, is_needed: bool) -> Result<log::Log, String> {
+    async fn read_end_of_log(&self, lines: Option<i32>, is_needed: bool) -> Result<log::Log, String> {
         let _memory = self.runner.context.calls.bytes.take(&self.name.namespace, log::MEMORY).await;
         log::read_end(&self.runner.requests, &self.name, lines, is_needed).await
     }

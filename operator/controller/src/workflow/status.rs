@@ -77,8 +77,8 @@ fn set_waiting_condition(
     }
 }
 
-/// Sets `addedSteps` to the gates that policies added to the plan. Sets the condition `Held` while policies hold gates in
-/// this transition, and removes the condition otherwise.
+/// Sets `addedSteps` to the gates that policies added to the plan. Sets the condition `Held` while policies hold gates
+/// in this transition, and removes the condition otherwise.
 fn set_policy_conditions(
     status: &mut WorkflowStatus,
     workflow: &Workflow,
@@ -120,8 +120,8 @@ pub(super) fn describe_held_by_rules(status: &mut WorkflowStatus, workflow: &Wor
     say(status, workflow, now, conditions::HELD, true, reason::OLD_RULES, why);
 }
 
-/// Sets the phase `Pending`, the message and the condition `Restored` of a run that is a copy from a backup. Removes the
-/// conditions of waiting and of quarantine.
+/// Sets the phase `Pending`, the message and the condition `Restored` of a run that is a copy from a backup. Removes
+/// the conditions of waiting and of quarantine.
 pub(super) fn describe_restored(status: &mut WorkflowStatus, workflow: &Workflow, why: &str, now: Moment) {
     remove_quarantine_condition(status);
     remove_waiting_conditions(status);

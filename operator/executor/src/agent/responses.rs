@@ -314,8 +314,8 @@ impl Response {
         Ok(())
     }
 
-    /// Counts the size of reasoning, and returns it as JSON, without its content if all reasoning is too long to be sent
-    /// back.
+    /// Counts the size of reasoning, and returns it as JSON, without its content if all reasoning is too long to be
+    /// sent back.
     fn keep_reasoning(&mut self, item: &Fields<'_>) -> Result<String, Unreadable> {
         if is_reasoning(item)? {
             self.reasoning = self.reasoning.saturating_add(written_size(&item.others(&[STATUS]).json()));

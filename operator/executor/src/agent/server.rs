@@ -46,8 +46,8 @@ pub(super) struct ModelServer<'a> {
 }
 
 impl ModelServer<'_> {
-    /// Makes one turn. Sends the request again without each optional field that the server refuses by name, and remembers
-    /// these fields if the turn then succeeds.
+    /// Makes one turn. Sends the request again without each optional field that the server refuses by name, and
+    /// remembers these fields if the turn then succeeds.
     pub(super) async fn turn(&self, request: &TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
         let server = ServerKey::new(&request.namespace, self.protocol, self.base_url, &request.model);
         let known = self.dialects.of(&server);

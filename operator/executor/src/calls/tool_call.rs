@@ -73,7 +73,8 @@ impl DefaultCaller {
         }
     }
 
-    /// Reads the key of a server of tools. Returns the client, the server with its key, and the remaining time of `limit`.
+    /// Reads the key of a server of tools. Returns the client, the server with its key, and the remaining time of
+    /// `limit`.
     ///
     /// # Errors
     /// This program calls no servers of tools, or the key cannot be read.
@@ -178,7 +179,8 @@ impl Standing {
         }
     }
 
-    /// Sets whether the outcome of a failed call is unknown, and keeps a failure retryable only if the outcome is known.
+    /// Sets whether the outcome of a failed call is unknown, and keeps a failure retryable only if the outcome is
+    /// known.
     fn with_outcome(self, mut failure: Failure, was_sent: bool) -> Failure {
         failure.unknown = was_sent && self.may_change;
         failure.retryable &= !failure.unknown;

@@ -287,8 +287,8 @@ impl Pool {
         }
     }
 
-    /// Records the end and the cost of an evaluation, and wakes the threads that wait for an evaluation. Returns `false`
-    /// if the watchdog has already given up the thread of the evaluation.
+    /// Records the end and the cost of an evaluation, and wakes the threads that wait for an evaluation. Returns
+    /// `false` if the watchdog has already given up the thread of the evaluation.
     fn record_end(&self, id: u64) -> bool {
         let mut state = self.lock();
         let Some(running) = state.running.remove(&id) else { return false };
@@ -321,8 +321,8 @@ impl State {
         }
     }
 
-    /// Begins the next possible evaluation, and returns it with its number; `None` if none can begin now. Drops suspects
-    /// without a waiting caller.
+    /// Begins the next possible evaluation, and returns it with its number; `None` if none can begin now. Drops
+    /// suspects without a waiting caller.
     fn take(&mut self, threads: usize) -> Option<(u64, Job)> {
         if self.alone {
             return None;

@@ -60,8 +60,8 @@ enum NamedPod {
 const FOREIGN: &str = "exists, but this run did not create it: find out who did";
 
 impl PodRun<'_> {
-    /// Creates the Pod. If an answer is lost, it looks for the Pod, and creates it again only if the call is
-    /// idempotent.
+    /// Creates the Pod, and tries again until `latest`. After a lost answer, looks for the Pod first, and creates it
+    /// again only if the call is idempotent. Announces attempts that have failed for a minute.
     pub(super) async fn create(&self, latest: Moment) -> Result<StepPod, Failure> {
         let object = build::build_pod(self.run, self.call, self.pod, &self.digest);
         let mut backoff = Backoff::default();
@@ -142,6 +142,7 @@ impl PodRun<'_> {
         self.announce(reason::NOT_SCHEDULED, message)
     }
 
+    /// Shows a problem in the condition `PodsPending` of the Workflow until the result is dropped.
     fn announce(&self, reason: &str, message: String) -> Announcement {
         let PodRunner { context, index, .. } = self.runner;
         let problem = PodProblem { reason: reason.to_owned(), message };
@@ -151,7 +152,8 @@ impl PodRun<'_> {
         Announcement { _record: record, _enqueue: enqueue }
     }
 
-    /// Finds the Pod that an earlier process has created or was about to create.
+    /// Finds the Pod that an earlier process has created or was about to create. Without a Pod, creates it if the call
+    /// is idempotent.
     pub(super) async fn find_again(&self, latest: Moment) -> Result<StepPod, Failure> {
         match self.find_own(latest).await? {
             Some(there) => Ok(there),
@@ -160,7 +162,8 @@ impl PodRun<'_> {
         }
     }
 
-    /// Returns the current state of the Pod, or `None` if it does not exist.
+    /// Returns the current state of the Pod, or `None` if it does not exist. An object of another run with the name is
+    /// an error.
     pub(super) async fn find_own(&self, latest: Moment) -> Result<Option<StepPod>, Failure> {
         match self.find_by_name(latest).await? {
             NamedPod::Own(there) => Ok(Some(*there)),
@@ -170,7 +173,7 @@ impl PodRun<'_> {
         }
     }
 
-    /// Returns the object that has the Pod's name now.
+    /// Returns the object that has the Pod's name now. Tries again until `latest`.
     async fn find_by_name(&self, latest: Moment) -> Result<NamedPod, Failure> {
         let mut backoff = Backoff::default();
         loop {

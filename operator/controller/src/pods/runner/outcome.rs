@@ -14,13 +14,13 @@ use crate::pods::{
 };
 
 impl PodRun<'_> {
-    /// Returns the result of a terminated container.
+    /// Reads the log of a terminated container, and returns the result: the termination message, the log, or a failure.
     pub(super) async fn on_terminated(&self, pod: &StepPod, end: &Terminated) -> Result<Reply, Failure> {
-        let mut facts = facts(pod, end);
+        let mut facts = facts_of(pod, end);
         let spec = &self.pod.spec;
         let is_needed = build::needs_log(spec);
         let lines = spec.tail_lines.filter(|_| is_needed);
-        let read = self.end_of_log(lines, is_needed).await;
+        let read = self.read_end_of_log(lines, is_needed).await;
         if let Err(why) = &read {
             facts.insert("log".to_owned(), signoff_expr::text::display(why, 200));
         }
@@ -113,6 +113,7 @@ impl PodRun<'_> {
         }
     }
 
+    /// Returns the failure of a Pod whose end was not observed.
     pub(super) fn lost_result(&self, why: &str) -> Failure {
         unknown_outcome(self.call.idempotent, format!("{}: {why}; it may or may not have run", self.display_name()))
     }
@@ -122,7 +123,8 @@ impl PodRun<'_> {
     }
 }
 
-fn facts(pod: &StepPod, end: &Terminated) -> BTreeMap<String, String> {
+/// Returns the exit code and the node as facts of a reply or a failure.
+fn facts_of(pod: &StepPod, end: &Terminated) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::from([("exitCode".to_owned(), end.exit_code.to_string())]);
     if let Some(node) = &pod.node {
         facts.insert("node".to_owned(), node.chars().take(253).collect());
@@ -130,6 +132,7 @@ fn facts(pod: &StepPod, end: &Terminated) -> BTreeMap<String, String> {
     facts
 }
 
+/// Returns a failure with a certain outcome. A reason that cannot be a failure class becomes `Failed`.
 pub(super) fn failure(class: &str, message: String, retryable: bool) -> Failure {
     let class = if is_failure_class(class) { class } else { FailureClass::Failed.name() };
     Failure {
@@ -148,6 +151,7 @@ fn is_failure_class(reason: &str) -> bool {
     (1..=63).contains(&reason.len()) && reason.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
+/// Returns a failure after which it is unknown whether the call had its effect, unless the call is idempotent.
 pub(super) fn unknown_outcome(idempotent: bool, message: String) -> Failure {
     Failure { unknown: !idempotent, ..failure(FailureClass::OutcomeUnknown.name(), message, idempotent) }
 }
