@@ -57,7 +57,7 @@ pub fn connect_with_observer(
         request
     });
     let builder = ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(limit_depth));
-    Ok(builder.with_layer(&reads_clock(clock)).with_layer(&observing_layer).build())
+    Ok(builder.with_layer(&clock_layer(clock)).with_layer(&observing_layer).build())
 }
 
 /// Returns a client over the connections of another client. Every request gets the headers `identity`, which name
@@ -98,17 +98,17 @@ where
     B::Error: Into<BoxError>,
 {
     let builder = ClientBuilder::new(service, namespace).with_layer(&MapResponseLayer::new(limit_depth));
-    builder.with_layer(&reads_clock(clock)).build()
+    builder.with_layer(&clock_layer(clock)).build()
 }
 
 type Answer<B, E> = Result<Response<B>, E>;
 
 /// Returns a layer that passes on each answer and each failure, and sets a clock by it.
-fn reads_clock<B, E>(clock: &ServerClock) -> MapResultLayer<impl Fn(Answer<B, E>) -> Answer<B, E> + Clone + use<B, E>> {
+fn clock_layer<B, E>(clock: &ServerClock) -> MapResultLayer<impl Fn(Answer<B, E>) -> Answer<B, E> + Clone + use<B, E>> {
     let clock = clock.clone();
     MapResultLayer::new(move |answer: Answer<B, E>| {
         match &answer {
-            Ok(answer) => clock.read(answer.status(), answer.headers()),
+            Ok(answer) => clock.record_answer(answer.status(), answer.headers()),
             Err(_) => clock.note_no_answer(),
         }
         answer

@@ -175,7 +175,7 @@ impl Delivery {
                 _ = timeout_at(until, self.priority.until_idle()), if next.is_some() && writing.len() < MAX_WRITES => {
                     if let Some((report, _)) = next.take() {
                         let event = report.into_event(&self.instance);
-                        writing.push(write(self.client.clone(), self.secret.clone(), event));
+                        writing.push(write_event(self.client.clone(), self.secret.clone(), event));
                     }
                 }
                 received = self.from.recv(), if next.is_none() => {
@@ -190,17 +190,17 @@ impl Delivery {
     }
 }
 
-/// Writes one Event, and returns the result for the metrics. If another user's object has its name, a name that cannot
-/// be computed in advance is used.
-async fn write(client: Client, secret: RandomState, mut event: Event) -> &'static str {
+/// Writes one Event, with up to two further attempts, and returns the result for the metrics. If another user's object
+/// has the name, a name that cannot be computed in advance is used.
+async fn write_event(client: Client, secret: RandomState, mut event: Event) -> &'static str {
     let mut is_renamed = false;
     for pause in [Some(1), Some(5), None] {
-        let mut written = create(&client, &event).await;
+        let mut written = create_event(&client, &event).await;
         if is_taken(&written) && !is_renamed && !is_same_event(&client, &event).await {
             let usual = event.metadata.name.take().unwrap_or_default();
             event.metadata.name = Some(format!("{usual}-{:016x}", secret.hash_one(&usual)));
             is_renamed = true;
-            written = create(&client, &event).await;
+            written = create_event(&client, &event).await;
         }
         match written {
             Ok(()) => return "written",
@@ -219,6 +219,7 @@ async fn write(client: Client, secret: RandomState, mut event: Event) -> &'stati
     "failed"
 }
 
+/// Whether another object has the name of an Event.
 fn is_taken(written: &Result<(), kube::Error>) -> bool {
     matches!(written, Err(error) if status_code(error) == Some(409))
 }
@@ -234,7 +235,8 @@ async fn is_same_event(client: &Client, event: &Event) -> bool {
     uid(&stored) == uid(event) && content(&stored) == content(event)
 }
 
-async fn create(client: &Client, event: &Event) -> Result<(), kube::Error> {
+/// Creates the object of an Event.
+async fn create_event(client: &Client, event: &Event) -> Result<(), kube::Error> {
     let path = Request::new(Event::url_path(&(), event.metadata.namespace.as_deref()));
     let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
     let mut request = path.create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;

@@ -122,13 +122,15 @@ impl ServerClock {
         self.note_outage(since.max(now.checked_sub(LONGEST_WAIT).unwrap_or(now)), now);
     }
 
+    /// Begins an outage at `since`, or continues the open one. `now`: the time of the failure.
     fn note_outage(&self, since: Timestamp, now: Timestamp) {
         let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         let since = outages.open.map_or(since, |(known, _)| known);
         outages.open = Some((since, now));
     }
 
-    fn note_answer(&self) {
+    /// Ends the open outage, and drops the shortest outage above the number of kept ones.
+    fn end_outage(&self) {
         let mut outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = outages.open.take() {
             outages.ended.push(with_end(open, self.now()));
@@ -142,18 +144,19 @@ impl ServerClock {
         }
     }
 
-    /// Records an answer, and reads its `Date` if it has one. After a 5xx status the clock is set too, and the outage
-    /// continues.
-    pub(crate) fn read(&self, status: StatusCode, headers: &HeaderMap) {
+    /// Records an answer: sets the clock by its `Date`, if there is one, and ends an outage. After a 5xx status an
+    /// outage begins or continues.
+    pub(crate) fn record_answer(&self, status: StatusCode, headers: &HeaderMap) {
         self.read_date(headers);
         if status.is_server_error() {
             let now = self.now();
             self.note_outage(now, now);
         } else {
-            self.note_answer();
+            self.end_outage();
         }
     }
 
+    /// Sets the clock by the `Date` of an answer.
     fn read_date(&self, headers: &HeaderMap) {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let Some(date) = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()) else { return };
@@ -196,7 +199,7 @@ mod tests {
     fn answer(clock: &ServerClock, date: &str) {
         let mut headers = HeaderMap::new();
         headers.insert(DATE, date.parse().unwrap());
-        clock.read(StatusCode::OK, &headers);
+        clock.record_answer(StatusCode::OK, &headers);
     }
 
     fn time(clock: &ServerClock) -> String {
@@ -226,7 +229,7 @@ mod tests {
         answer(&clock, "Sun, 22 Nov 2026 11:00:00 GMT");
         assert_eq!(time(&clock), "2026-11-22T11:00:00Z", "the server's clock was set back");
         answer(&clock, "yesterday");
-        clock.read(StatusCode::OK, &HeaderMap::new());
+        clock.record_answer(StatusCode::OK, &HeaderMap::new());
         assert_eq!(time(&clock), "2026-11-22T11:00:00Z");
     }
 
@@ -263,10 +266,10 @@ mod tests {
         clock.note_no_answer();
         advance(Duration::from_secs(20)).await;
         assert_eq!(seconds_of_outages(&clock), 20, "it goes on");
-        clock.read(StatusCode::SERVICE_UNAVAILABLE, &HeaderMap::new());
+        clock.record_answer(StatusCode::SERVICE_UNAVAILABLE, &HeaderMap::new());
         advance(Duration::from_secs(20)).await;
         assert_eq!(seconds_of_outages(&clock), 40, "an answer that says that the server fails does not end it");
-        clock.read(StatusCode::FORBIDDEN, &HeaderMap::new());
+        clock.record_answer(StatusCode::FORBIDDEN, &HeaderMap::new());
         advance(Duration::from_secs(20)).await;
         assert_eq!(seconds_of_outages(&clock), 40, "a server that refuses works");
     }
@@ -279,10 +282,10 @@ mod tests {
             advance(Duration::from_secs(3600)).await;
             match status {
                 None => clock.note_no_answer(),
-                Some(status) => clock.read(status, &HeaderMap::new()),
+                Some(status) => clock.record_answer(status, &HeaderMap::new()),
             }
             advance(Duration::from_secs(3600)).await;
-            clock.read(StatusCode::OK, &HeaderMap::new());
+            clock.record_answer(StatusCode::OK, &HeaderMap::new());
             let (from, to) = clock.outages()[0];
             let expected = if status.is_none() { 340 } else { 30 };
             assert_eq!(to.duration_since(from).as_secs(), expected, "{status:?}");

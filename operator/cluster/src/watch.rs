@@ -121,11 +121,11 @@ pub async fn follow_selected<K: DecodedKind>(
     let mut failures = 0_u32;
     let mut version = None;
     loop {
-        let watched = version.is_some();
+        let is_watch = version.is_some();
         let error = match watch.list_or_watch(&mut version).await {
             Ok(()) => {
                 // A successful list does not prove that the kind can be watched.
-                if watched {
+                if is_watch {
                     failures = 0;
                 }
                 continue;
@@ -212,6 +212,7 @@ impl<K: DecodedKind> KindWatch<K> {
         Ok(())
     }
 
+    /// Sends every object of the kind, page by page. Returns the version of the list.
     async fn list(&self) -> Result<String, WatchError> {
         self.send_event(WatchEvent::Listing).await?;
         let mut objects = MAX_PAGE;
@@ -264,6 +265,7 @@ impl<K: DecodedKind> KindWatch<K> {
         String::from_utf8(text).map(Some).map_err(kube::Error::FromUtf8)
     }
 
+    /// Sends the objects of a page, and reports each that cannot be decoded. Returns the metadata of the page.
     async fn list_one_by_one(&self, text: &str) -> Result<ListMeta, WatchError> {
         let list: KindList<Value> = serde_json::from_str(text)?;
         for item in list.items {
@@ -279,6 +281,7 @@ impl<K: DecodedKind> KindWatch<K> {
         Ok(list.metadata)
     }
 
+    /// Sends the changes since `version`, which follows the newest change, until the server ends the watch.
     async fn watch(&self, version: &mut String) -> Result<(), WatchError> {
         let label_selector = K::SELECTOR.map(str::to_owned);
         let field_selector = self.fields.clone();
@@ -322,6 +325,7 @@ impl<K: DecodedKind> KindWatch<K> {
         Ok(())
     }
 
+    /// Sends the event of one line of a watch, and updates `version`. A bookmark only updates `version`.
     async fn apply_line(&self, line: &[u8], version: &mut String) -> Result<(), WatchError> {
         // Nearly every line is a valid object. Bookmarks, errors and invalid objects are distinguished afterwards.
         let why = match serde_json::from_slice::<WatchLine<Decoded<K>>>(line) {
@@ -344,8 +348,8 @@ impl<K: DecodedKind> KindWatch<K> {
         // A truncated line means a broken connection: the watch is opened again at the last version.
         let WatchLine { type_, object: other } = serde_json::from_slice::<WatchLine<OtherObject>>(line)?;
         if type_ == "ERROR" {
-            let expired = other.code == 410;
-            return Err(if expired {
+            let is_expired = other.code == 410;
+            return Err(if is_expired {
                 WatchError::Expired
             } else {
                 WatchError::Failed { why: other.message, unknown_kind: false }

@@ -33,11 +33,13 @@ impl ConfigMapStore {
         Self { api: Api::namespaced(client, namespace) }
     }
 
+    /// Returns the data of a ConfigMap; empty if it does not exist.
     async fn get(&self, name: &str) -> Result<BTreeMap<String, String>, String> {
-        let found = within_timeout(self.api.get_opt(name)).await?;
+        let found = await_answer(self.api.get_opt(name)).await?;
         Ok(found.and_then(|found| found.data).unwrap_or_default())
     }
 
+    /// Replaces the data of a ConfigMap, which is created if it does not exist.
     async fn put(&self, name: &str, data: &BTreeMap<String, String>) -> Result<(), String> {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         let object = ConfigMap { metadata, data: Some(data.clone()), ..ConfigMap::default() };
@@ -50,7 +52,7 @@ impl ConfigMapStore {
                 other => other.map(drop),
             }
         };
-        within_timeout(written).await
+        await_answer(written).await
     }
 }
 
@@ -82,7 +84,8 @@ fn handles_name(number: usize) -> String {
     format!("{NAME}-{number}")
 }
 
-async fn within_timeout<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
+/// Awaits an answer of the API server, up to the time limit.
+async fn await_answer<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
     let answer = timeout(ANSWER_TIMEOUT, request).await;
     let answer = answer.map_err(|_| format!("no answer of the API server within {ANSWER_TIMEOUT:?}"))?;
     answer.map_err(|error| signoff_cluster::error::plain(&error))

@@ -163,30 +163,30 @@ mod tests {
     #[test]
     fn the_events_of_a_namespace_are_bounded() {
         let mut recovery = Recovery::default();
-        let one = event(0, None).occasion;
+        let template = event(0, None).occasion;
         let mut add = |number: usize, namespace: &str| {
-            let occasion = Occasion { uid: format!("uid-{number}"), namespace: namespace.to_owned(), ..one.clone() };
-            let left = recovery.add(DerivedEvent { occasion, applies: EventCondition::Always }, true);
-            (left.map(|occasion| occasion.uid), recovery.namespaces.get(namespace).unwrap().bytes)
+            let occasion = Occasion { uid: format!("uid-{number}"), namespace: namespace.to_owned(), ..template.clone() };
+            let dropped = recovery.add(DerivedEvent { occasion, applies: EventCondition::Always }, true);
+            (dropped.map(|occasion| occasion.uid), recovery.namespaces.get(namespace).unwrap().bytes)
         };
         assert!((0..MAX_EVENTS).all(|number| add(number, "pay").0.is_none()));
-        let (left, bytes) = add(MAX_EVENTS, "pay");
-        assert_eq!(left, Some(format!("uid-{MAX_EVENTS}")), "it is given back, to be counted");
+        let (dropped, bytes) = add(MAX_EVENTS, "pay");
+        assert_eq!(dropped, Some(format!("uid-{MAX_EVENTS}")), "it is given back, to be counted");
         assert_eq!(add(7, "pay"), (None, bytes));
         assert_eq!(add(0, "lab").0, None, "another namespace has its own room");
     }
 
     #[test]
     fn details_are_kept_only_for_a_channel_that_shows_them_and_are_cut() {
-        let kept = |details: &str, wants_details| {
+        let kept_details = |details: &str, wants_details| {
             let mut recovery = Recovery::default();
             assert!(recovery.add(event(0, Some(details)), wants_details).is_none());
             let of_namespace = recovery.namespaces.into_values().next().unwrap();
             of_namespace.events.into_values().next().unwrap().occasion.details
         };
-        assert_eq!(kept("Refund it?", false), None);
-        assert_eq!(kept("Refund it?", true).as_deref(), Some("Refund it?"));
-        let cut = kept(&"ä".repeat(3000), true).unwrap();
+        assert_eq!(kept_details("Refund it?", false), None);
+        assert_eq!(kept_details("Refund it?", true).as_deref(), Some("Refund it?"));
+        let cut = kept_details(&"ä".repeat(3000), true).unwrap();
         assert!(cut.len() <= MAX_DETAILS && cut.len() > MAX_DETAILS - 4 && cut.ends_with('…'), "{}", cut.len());
     }
 }

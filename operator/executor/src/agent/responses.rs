@@ -18,7 +18,7 @@ use super::{
     collected::{CallPiece, Collected, Finish, MAX_OPAQUE},
     dialect::LeftOut,
     fields::{AtMost, Fields},
-    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, parse_document, opaque_of},
+    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, opaque_of, parse_document},
     requested::written_size,
 };
 use crate::error::CallError;
@@ -305,7 +305,7 @@ impl Response {
         let kind = ItemKind::of(&item)?;
         let has_content = kind.has_content(&item)?;
         let json = if kind == ItemKind::Reasoning { self.keep_reasoning(&item)? } else { item.json() };
-        let open = self.locate_or_begin(event, &item, kind)?;
+        let open = self.locate(event, &item, kind)?;
         open.json = json;
         open.is_done = true;
         if has_content {
@@ -314,8 +314,7 @@ impl Response {
         Ok(())
     }
 
-    /// Counts the size of reasoning, and returns it as JSON, without its content if all reasoning is too long to be
-    /// sent back.
+    /// Counts the size of reasoning, and returns its JSON: without the content once all reasoning is too long.
     fn keep_reasoning(&mut self, item: &Fields<'_>) -> Result<String, Unreadable> {
         if is_reasoning(item)? {
             self.reasoning = self.reasoning.saturating_add(written_size(&item.others(&[STATUS]).json()));
@@ -333,25 +332,20 @@ impl Response {
         field: fn(&mut Pieces) -> &mut String,
     ) -> Result<(), Unreadable> {
         let piece = event.text("delta")?.unwrap_or_default();
-        field(&mut self.locate_or_begin(event, &Fields::default(), kind)?.pieces).push_str(&piece);
+        field(&mut self.locate(event, &Fields::default(), kind)?.pieces).push_str(&piece);
         Ok(())
     }
 
     fn set_arguments(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let arguments = event.arguments(ARGUMENTS)?;
-        self.locate_or_begin(event, &Fields::default(), ItemKind::Call)?.pieces.arguments = arguments;
+        self.locate(event, &Fields::default(), ItemKind::Call)?.pieces.arguments = arguments;
         Ok(())
     }
 
     /// Returns the unfinished item of an event: the item of its kind with its id, or with its position, or the only
     /// item. If no item of the kind is unfinished, a new item begins, because some servers begin no item. Some servers
     /// number items wrongly.
-    fn locate_or_begin(
-        &mut self,
-        event: &Fields<'_>,
-        item: &Fields<'_>,
-        kind: ItemKind,
-    ) -> Result<&mut OutputItem, Unreadable> {
+    fn locate(&mut self, event: &Fields<'_>, item: &Fields<'_>, kind: ItemKind) -> Result<&mut OutputItem, Unreadable> {
         let (id, place) = (item_id(event, item)?, output_index(event));
         if self.items.iter().any(|item| item.is_done && id.is_some() && item.id == id) {
             return Err(Unreadable::Because("streamed a piece of an item that had ended".to_owned()));
@@ -574,7 +568,7 @@ fn is_reasoning(item: &Fields<'_>) -> Result<bool, Unreadable> {
 
 /// Returns a message as it is sent back: without nulls, which the API refuses.
 fn without_nulls(message: &Fields<'_>) -> Result<String, Unreadable> {
-    let parts = read_list(message, CONTENT)?.into_iter().map(|part| Fields::of(part.get()).map(|part| part.others(&[])));
+    let parts = read_list(message, CONTENT)?.into_iter().map(|json| Fields::of(json.get()).map(|f| f.others(&[])));
     with_field(message.others(&[]), CONTENT, &parts.collect::<Result<Vec<_>, _>>()?)
 }
 

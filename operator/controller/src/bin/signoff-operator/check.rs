@@ -12,14 +12,18 @@ use signoff_controller::metrics::SharedMetrics;
 
 use crate::{arguments::Arguments, cluster};
 
+/// Prints the report of the policies in force. The exit code is 1 if there is a problem.
+///
+/// # Errors
+/// The API server refuses or does not answer, or the report cannot be printed.
 pub async fn check(arguments: &Arguments, service_account: &str) -> anyhow::Result<ExitCode> {
     let connection =
-        cluster::client(arguments, &SharedMetrics::default(), &ServerClock::new(Arc::new(jiff::Timestamp::now)))
+        cluster::connect(arguments, &SharedMetrics::default(), &ServerClock::new(Arc::new(jiff::Timestamp::now)))
             .await?;
     let need = || format!("reading the admission policies (the ClusterRole {READER_ROLE} suffices)");
     let mutating = serves_mutating_policies(&connection.client).await.with_context(need)?;
     let operator = Identity::new(&connection.namespace, service_account);
-    let found = inspect_as(&connection.client, operator, mutating).await.with_context(need)?;
-    std::io::stdout().write_all(found.report(true).as_bytes()).context("printing the report")?;
-    Ok(if found.problems().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let inspection = inspect_as(&connection.client, operator, mutating).await.with_context(need)?;
+    std::io::stdout().write_all(inspection.report(true).as_bytes()).context("printing the report")?;
+    Ok(if inspection.problems().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -23,8 +23,8 @@ pub struct Connection {
     pub namespace: String,
 }
 
-/// Returns the connection to the cluster. Its client counts its reads and sets the clock.
-pub async fn client(arguments: &Arguments, metrics: &SharedMetrics, clock: &ServerClock) -> anyhow::Result<Connection> {
+/// Connects to the cluster. The client counts the reads in `metrics`, and sets `clock`.
+pub async fn connect(arguments: &Arguments, metrics: &SharedMetrics, clock: &ServerClock) -> anyhow::Result<Connection> {
     let mut config = match &arguments.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?;

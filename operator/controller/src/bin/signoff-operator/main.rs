@@ -57,8 +57,8 @@ async fn main() -> anyhow::Result<ExitCode> {
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 
     let metrics = SharedMetrics::default();
-    let Connection { client, config: way, namespace } = cluster::client(&arguments, &metrics, &clock).await?;
-    let protected = cluster::protected_set(&way).await;
+    let Connection { client, config: connection_config, namespace } = cluster::connect(&arguments, &metrics, &clock).await?;
+    let protected = cluster::protected_set(&connection_config).await;
     let http = HttpClient::new(HttpSettings {
         addresses: AddressSettings {
             allow: arguments.allow_address.clone(),
@@ -69,14 +69,14 @@ async fn main() -> anyhow::Result<ExitCode> {
     });
     let http = http.context("preparing calls to models and addresses")?;
     let secrets = ClusterSecrets::new(client.clone());
-    let times = clock.clone();
-    let times = Arc::new(move || times.now());
+    let call_clock = clock.clone();
+    let call_clock = Arc::new(move || call_clock.now());
     let evaluator = Evaluator::start(arguments.evaluations());
     let evaluator = evaluator.context("starting the threads for evaluations (--state-dir)")?;
     // The client is the same as for all other calls, so addresses are checked in the same way.
     let servers = Arc::new(McpClient::new(http.clone()));
     let tool_servers: Arc<dyn ToolServers> = servers.clone();
-    let outside = DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), times)
+    let outside = DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), call_clock)
         .with_evaluator(evaluator.clone())
         .with_tool_servers(tool_servers);
 
@@ -92,7 +92,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     config.pods = arguments.pods();
     config.guard = GuardMode::Checked(Box::new(GuardSettings {
         strict: arguments.strict_guard,
-        each_server: (arguments.kubeconfig.is_none() && !arguments.one_server).then_some(way),
+        each_server: (arguments.kubeconfig.is_none() && !arguments.one_server).then_some(connection_config),
     }));
     config.lease = (!arguments.no_lease).then(|| LeaseSettings::in_namespace(&namespace));
     config.evaluator = evaluator;

@@ -52,17 +52,17 @@ pub async fn test(arguments: &Arguments, channel: &str, user: Option<&String>) -
         "no notices are configured; name their file by --notifications or NOTIFICATIONS_FILE (values: notifications)",
     )?;
     let (metrics, clock) = (SharedMetrics::default(), ServerClock::new(Arc::new(jiff::Timestamp::now)));
-    let Connection { client, config: way, namespace } = cluster::client(arguments, &metrics, &clock).await?;
-    let protected = cluster::protected_set(&way).await;
+    let Connection { client, config: connection_config, namespace } = cluster::connect(arguments, &metrics, &clock).await?;
+    let protected = cluster::protected_set(&connection_config).await;
     let folder = arguments.state_dir.clone();
     let folder = folder.context("a test notes its time; name a folder of the operator by --state-dir or STATE_DIR")?;
     claim_test(&folder.join(LAST_TEST), jiff::Timestamp::now().into()).map_err(anyhow::Error::msg)?;
     // The same addresses are protected from channels as in the operator itself.
     let addresses = ProtectedAddresses { namespace: namespace.clone(), protected: protected.clone() };
-    let watching = tokio::spawn(protected_addresses::watch(&client, &addresses, &metrics));
+    let address_watch = tokio::spawn(protected_addresses::watch(&client, &addresses, &metrics));
     let (channel, user, clock) = (channel.to_owned(), user.cloned(), clock_of(&clock));
     let report = ChannelTest { file, channel, user, namespace, protected, clock }.run().await;
-    watching.abort();
+    address_watch.abort();
     std::io::stdout().write_all(report.to_string().as_bytes()).context("printing the report")?;
     Ok(if report.is_delivered() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

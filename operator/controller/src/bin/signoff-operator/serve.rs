@@ -25,6 +25,7 @@ pub async fn serve(listener: TcpListener, probe: Probe) {
     signoff_listen::serve(listener, pages, Limits::of_probes(), pending()).await;
 }
 
+/// Answers with the state of the operator: 200 if it is ready, otherwise 503.
 async fn readyz(State(probe): State<Probe>) -> (StatusCode, String) {
     match probe.ready() {
         Ok(how) => (StatusCode::OK, format!("{how}\n")),
@@ -32,6 +33,7 @@ async fn readyz(State(probe): State<Probe>) -> (StatusCode, String) {
     }
 }
 
+/// Answers with all metrics as OpenMetrics text.
 async fn metrics(State(probe): State<Probe>) -> impl IntoResponse {
     match probe.metrics() {
         Ok(text) => {
