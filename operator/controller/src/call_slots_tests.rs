@@ -25,65 +25,65 @@ fn ticket(namespace: &str, workflow: &str, seq: i64) -> CallTicket {
     }
 }
 
-fn needs(request: usize, answer: usize, ticket: CallTicket) -> CallTicket {
+fn with_bytes(request: usize, answer: usize, ticket: CallTicket) -> CallTicket {
     CallTicket { bytes: CallBytes { request, answer }, ..ticket }
 }
 
-fn to(host: &str, ticket: CallTicket) -> CallTicket {
+fn with_host(host: &str, ticket: CallTicket) -> CallTicket {
     CallTicket { host: Some(host.into()), ..ticket }
 }
 
 #[track_caller]
-fn runs(slots: &Arc<CallSlots>, ticket: &CallTicket) -> CallSlot {
+fn take_slot(slots: &Arc<CallSlots>, ticket: &CallTicket) -> CallSlot {
     slots.acquire(ticket.clone()).unwrap_or_else(|wait| panic!("{ticket:?}: {wait:?}"))
 }
 
 #[track_caller]
-fn waits(slots: &Arc<CallSlots>, ticket: &CallTicket) -> CallWait {
+fn expect_wait(slots: &Arc<CallSlots>, ticket: &CallTicket) -> CallWait {
     slots.acquire(ticket.clone()).map_or_else(|wait| wait, |_| panic!("{ticket:?} runs"))
 }
 
-fn granted(slots: &CallSlots) -> Vec<String> {
+fn take_granted(slots: &CallSlots) -> Vec<String> {
     slots.take_granted().iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn each_limit_delays_only_the_calls_that_it_limits() {
     let slots = slots(6, 4, 2, 3);
-    let _a = [1, 2].map(|seq| runs(&slots, &ticket("a", "one", seq)));
-    assert_eq!(waits(&slots, &ticket("a", "one", 3)), CallWait::Workflow(2));
-    let _b = [1, 2].map(|seq| runs(&slots, &to("shared.test", ticket("a", "two", seq))));
-    assert_eq!(waits(&slots, &ticket("a", "three", 1)), CallWait::Namespace(4));
-    let _c = runs(&slots, &to("shared.test", ticket("b", "one", 1)));
-    assert_eq!(waits(&slots, &to("shared.test", ticket("b", "one", 2))), CallWait::Host("shared.test".into(), 3));
-    assert_eq!(waits(&slots, &ticket("b", "one", 3)), CallWait::Share(1));
-    let _d = runs(&slots, &ticket("c", "one", 1));
-    assert_eq!(waits(&slots, &ticket("d", "four", 1)), CallWait::Total(6));
+    let _a = [1, 2].map(|seq| take_slot(&slots, &ticket("a", "one", seq)));
+    assert_eq!(expect_wait(&slots, &ticket("a", "one", 3)), CallWait::Workflow(2));
+    let _b = [1, 2].map(|seq| take_slot(&slots, &with_host("shared.test", ticket("a", "two", seq))));
+    assert_eq!(expect_wait(&slots, &ticket("a", "three", 1)), CallWait::Namespace(4));
+    let _c = take_slot(&slots, &with_host("shared.test", ticket("b", "one", 1)));
+    assert_eq!(expect_wait(&slots, &with_host("shared.test", ticket("b", "one", 2))), CallWait::Host("shared.test".into(), 3));
+    assert_eq!(expect_wait(&slots, &ticket("b", "one", 3)), CallWait::Share(1));
+    let _d = take_slot(&slots, &ticket("c", "one", 1));
+    assert_eq!(expect_wait(&slots, &ticket("d", "four", 1)), CallWait::Total(6));
     assert_eq!(slots.levels(), (0, 5));
-    assert_eq!(granted(&slots), <[&str; 0]>::default(), "a call that got its slot at once wakes nothing");
+    assert_eq!(take_granted(&slots), <[&str; 0]>::default(), "a call that got its slot at once wakes nothing");
 }
 
 #[test]
 fn a_scripted_model_has_no_host_and_counts_for_the_other_limits() {
     let slots = slots(9, 9, 2, 1);
     let scripted = |seq| CallTicket { host: None, ..ticket("a", "one", seq) };
-    let _running = [1, 2].map(|seq| runs(&slots, &scripted(seq)));
-    assert_eq!(waits(&slots, &scripted(3)), CallWait::Workflow(2));
+    let _running = [1, 2].map(|seq| take_slot(&slots, &scripted(seq)));
+    assert_eq!(expect_wait(&slots, &scripted(3)), CallWait::Workflow(2));
 }
 
 #[test]
 fn a_namespace_with_many_calls_delays_others_by_one_round() {
     let slots = slots(4, 4, 4, 99);
-    let mut running: Vec<_> = (1..=4).map(|seq| runs(&slots, &ticket("crowd", "big", seq))).collect();
+    let mut running: Vec<_> = (1..=4).map(|seq| take_slot(&slots, &ticket("crowd", "big", seq))).collect();
     for seq in 5..=1000 {
-        waits(&slots, &ticket("crowd", "big", seq));
+        expect_wait(&slots, &ticket("crowd", "big", seq));
     }
-    waits(&slots, &ticket("other", "small", 1));
-    waits(&slots, &ticket("third", "small", 1));
+    expect_wait(&slots, &ticket("other", "small", 1));
+    expect_wait(&slots, &ticket("third", "small", 1));
     let mut order = Vec::new();
     for _ in 0..3 {
         drop(running.pop());
-        order.extend(granted(&slots));
+        order.extend(take_granted(&slots));
     }
     let order: BTreeSet<_> = order.into_iter().collect();
     assert_eq!(order, ["crowd/big", "other/small", "third/small"].map(str::to_owned).into());
@@ -92,9 +92,9 @@ fn a_namespace_with_many_calls_delays_others_by_one_round() {
 #[test]
 fn a_namespace_that_always_asks_gets_every_other_slot() {
     let slots = slots(1, 1, 1, 9);
-    let mut running = Some(runs(&slots, &ticket("crowd", "big", 1)));
+    let mut running = Some(take_slot(&slots, &ticket("crowd", "big", 1)));
     for seq in 2..100 {
-        waits(&slots, &ticket("crowd", "big", seq));
+        expect_wait(&slots, &ticket("crowd", "big", seq));
     }
     let (mut eager, mut crowd, mut next) = (0, 0, 2);
     for seq in 1..=20 {
@@ -102,15 +102,15 @@ fn a_namespace_that_always_asks_gets_every_other_slot() {
         let known = slots.acquire(again.clone()).is_err();
         assert!(known);
         running.take();
-        running = match granted(&slots).as_slice() {
+        running = match take_granted(&slots).as_slice() {
             [name] if name == "eager/w" => {
                 eager += 1;
-                Some(runs(&slots, &again))
+                Some(take_slot(&slots, &again))
             }
             [_] => {
                 crowd += 1;
                 next += 1;
-                Some(runs(&slots, &ticket("crowd", "big", next - 1)))
+                Some(take_slot(&slots, &ticket("crowd", "big", next - 1)))
             }
             other => panic!("{other:?}"),
         };
@@ -122,46 +122,46 @@ fn a_namespace_that_always_asks_gets_every_other_slot() {
 #[test]
 fn workflows_of_one_namespace_take_turns_too() {
     let slots = slots(1, 1, 1, 9);
-    let running = runs(&slots, &ticket("a", "big", 1));
+    let running = take_slot(&slots, &ticket("a", "big", 1));
     for seq in 2..50 {
-        waits(&slots, &ticket("a", "big", seq));
+        expect_wait(&slots, &ticket("a", "big", seq));
     }
-    waits(&slots, &ticket("a", "small", 1));
+    expect_wait(&slots, &ticket("a", "small", 1));
     drop(running);
-    assert_eq!(granted(&slots), ["a/big"], "the first turn");
-    drop(runs(&slots, &ticket("a", "big", 2)));
-    assert_eq!(granted(&slots), ["a/small"]);
+    assert_eq!(take_granted(&slots), ["a/big"], "the first turn");
+    drop(take_slot(&slots, &ticket("a", "big", 2)));
+    assert_eq!(take_granted(&slots), ["a/small"]);
 }
 
 #[test]
 fn a_reserved_slot_is_not_given_to_another_call() {
     let slots = slots(1, 1, 1, 9);
-    let running = runs(&slots, &ticket("a", "one", 1));
-    waits(&slots, &ticket("b", "one", 1));
+    let running = take_slot(&slots, &ticket("a", "one", 1));
+    expect_wait(&slots, &ticket("b", "one", 1));
     drop(running);
-    assert_eq!(waits(&slots, &ticket("c", "one", 1)), CallWait::Total(1));
-    let _running = runs(&slots, &ticket("b", "one", 1));
+    assert_eq!(expect_wait(&slots, &ticket("c", "one", 1)), CallWait::Total(1));
+    let _running = take_slot(&slots, &ticket("b", "one", 1));
 }
 
 #[test]
 fn a_reserved_slot_that_is_not_claimed_goes_to_the_next_call() {
     let slots = slots(1, 1, 1, 9);
-    let running = runs(&slots, &ticket("a", "one", 1));
-    waits(&slots, &ticket("b", "one", 1));
-    waits(&slots, &ticket("c", "one", 1));
+    let running = take_slot(&slots, &ticket("a", "one", 1));
+    expect_wait(&slots, &ticket("b", "one", 1));
+    expect_wait(&slots, &ticket("c", "one", 1));
     drop(running);
-    assert_eq!(granted(&slots), ["b/one"]);
+    assert_eq!(take_granted(&slots), ["b/one"]);
     slots.forget(&Name::new("b", "one"));
-    assert_eq!(granted(&slots), ["c/one"]);
+    assert_eq!(take_granted(&slots), ["c/one"]);
     slots.retain(&Name::new("c", "one"), |ticket| ticket.seq == Seq::from(1));
-    drop(runs(&slots, &ticket("c", "one", 1)));
+    drop(take_slot(&slots, &ticket("c", "one", 1)));
     assert_eq!(slots.levels(), (1, 0));
 }
 
 #[test]
 fn no_state_is_kept_of_finished_calls() {
     let slots = slots(2, 2, 2, 4);
-    drop([1, 2].map(|seq| runs(&slots, &ticket("a", "one", seq))));
+    drop([1, 2].map(|seq| take_slot(&slots, &ticket("a", "one", seq))));
     let inner = slots.lock();
     assert!(inner.taken.namespaces.is_empty() && inner.taken.runs.is_empty() && inner.taken.hosts.is_empty());
     assert!(inner.waiting.is_empty() && inner.reserved.is_empty());
@@ -170,15 +170,15 @@ fn no_state_is_kept_of_finished_calls() {
 #[tokio::test]
 async fn an_aborted_task_frees_its_slot() {
     let slots = slots(1, 1, 1, 1);
-    let slot = runs(&slots, &ticket("a", "one", 1));
-    waits(&slots, &ticket("b", "one", 1));
+    let slot = take_slot(&slots, &ticket("a", "one", 1));
+    expect_wait(&slots, &ticket("b", "one", 1));
     let task = tokio::spawn(async move {
         let _slot = slot;
         std::future::pending::<()>().await;
     });
     task.abort();
     slots.granted().await;
-    assert_eq!(granted(&slots), ["b/one"]);
+    assert_eq!(take_granted(&slots), ["b/one"]);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn default_limits_leave_room_for_others_and_are_never_zero() {
 
 /// Starts calls of a namespace to one host until a call has to wait. Returns the slots of the started calls.
 fn fill(slots: &Arc<CallSlots>, namespace: &str, host: &str) -> Vec<CallSlot> {
-    let tickets = (0..1000).map(|n| to(host, ticket(namespace, &format!("w{n}"), 1)));
+    let tickets = (0..1000).map(|n| with_host(host, ticket(namespace, &format!("w{n}"), 1)));
     tickets.map_while(|ticket| slots.acquire(ticket).ok()).collect()
 }
 
@@ -208,15 +208,15 @@ fn the_first_call_of_a_namespace_to_a_busy_host_starts_at_once() {
     let mut crowds = Vec::new();
     for crowd in 0..10 {
         crowds.push(fill(&slots, &format!("crowd-{crowd}"), "models.test"));
-        let _victim = runs(&slots, &to("models.test", ticket("victim", "w", 1)));
+        let _victim = take_slot(&slots, &with_host("models.test", ticket("victim", "w", 1)));
     }
     let counts: Vec<_> = crowds.iter().map(Vec::len).collect();
     assert_eq!(counts[..4], [24, 8, 3, 1], "one alone has half of the slots to a host");
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
-    let more = to("models.test", ticket("crowd-0", "more", 1));
-    assert_eq!(waits(&slots, &more), CallWait::HostShare("models.test".into(), 24));
+    let more = with_host("models.test", ticket("crowd-0", "more", 1));
+    assert_eq!(expect_wait(&slots, &more), CallWait::HostShare("models.test".into(), 24));
     assert!(
-        waits(&slots, &more).message("crowd-0").contains("has 24 calls to models.test in flight, which is its share")
+        expect_wait(&slots, &more).message("crowd-0").contains("has 24 calls to models.test in flight, which is its share")
     );
 }
 
@@ -233,7 +233,7 @@ fn namespaces_that_call_all_the_time_get_equal_shares() {
         let name = names[round % names.len()].as_str();
         drop(running.get_mut(name).unwrap().pop());
         for name in &names {
-            let ticket = to("models.test", ticket(name, &format!("again-{round}"), 1));
+            let ticket = with_host("models.test", ticket(name, &format!("again-{round}"), 1));
             if let Ok(slot) = slots.acquire(ticket.clone()) {
                 running.get_mut(name).unwrap().push(slot);
             }
@@ -247,17 +247,17 @@ fn namespaces_that_call_all_the_time_get_equal_shares() {
 #[test]
 fn a_call_that_waits_for_memory_delays_no_small_call() {
     let slots = slots_with(CallLimits::default());
-    let first = runs(&slots, &needs(300, 300, ticket("a", "one", 1)));
+    let first = take_slot(&slots, &with_bytes(300, 300, ticket("a", "one", 1)));
     assert_eq!(slots.bytes.taken(), 500, "100 are its own");
-    let second = needs(200, 0, ticket("b", "one", 1));
-    let _second = runs(&slots, &second);
-    let third = needs(260, 140, ticket("c", "one", 1));
-    assert_eq!(waits(&slots, &third), CallWait::Memory(300));
-    let _small = runs(&slots, &needs(60, 40, ticket("c", "two", 1)));
+    let second = with_bytes(200, 0, ticket("b", "one", 1));
+    let _second = take_slot(&slots, &second);
+    let third = with_bytes(260, 140, ticket("c", "one", 1));
+    assert_eq!(expect_wait(&slots, &third), CallWait::Memory(300));
+    let _small = take_slot(&slots, &with_bytes(60, 40, ticket("c", "two", 1)));
     drop(first);
     slots.on_bytes_freed();
-    assert_eq!(granted(&slots), ["c/one"]);
-    let _third = runs(&slots, &third);
+    assert_eq!(take_granted(&slots), ["c/one"]);
+    let _third = take_slot(&slots, &third);
     slots.retain(&Name::new("c", "one"), |_| true);
     assert_eq!(slots.bytes.taken(), 400);
 }
@@ -265,11 +265,11 @@ fn a_call_that_waits_for_memory_delays_no_small_call() {
 #[test]
 fn an_answer_takes_more_memory_while_it_is_read() {
     let slots = slots_with(CallLimits::default());
-    let call = runs(&slots, &needs(50, 0, ticket("a", "one", 1)));
+    let call = take_slot(&slots, &with_bytes(50, 0, ticket("a", "one", 1)));
     assert!(call.has_room_for(50) && slots.bytes.taken() == 0, "its own");
     assert!(call.has_room_for(450) && slots.bytes.taken() == 400);
     assert!(!call.has_room_for(1000) && slots.bytes.taken() == 400);
-    let beside = runs(&slots, &needs(50, 0, ticket("b", "one", 1)));
+    let beside = take_slot(&slots, &with_bytes(50, 0, ticket("b", "one", 1)));
     assert!(beside.has_room_for(150));
     drop((call, beside));
     assert_eq!(slots.bytes.taken(), 0);
@@ -278,12 +278,12 @@ fn an_answer_takes_more_memory_while_it_is_read() {
 #[test]
 fn a_slot_that_is_not_claimed_returns_its_bytes() {
     let slots = slots_with(CallLimits::default());
-    let first = runs(&slots, &needs(600, 0, ticket("a", "one", 1)));
-    let waiting = needs(600, 0, ticket("b", "one", 1));
-    assert_eq!(waits(&slots, &waiting), CallWait::Memory(500));
+    let first = take_slot(&slots, &with_bytes(600, 0, ticket("a", "one", 1)));
+    let waiting = with_bytes(600, 0, ticket("b", "one", 1));
+    assert_eq!(expect_wait(&slots, &waiting), CallWait::Memory(500));
     drop(first);
     slots.on_bytes_freed();
-    assert_eq!((granted(&slots), slots.bytes.taken()), (vec!["b/one".to_owned()], 500));
+    assert_eq!((take_granted(&slots), slots.bytes.taken()), (vec!["b/one".to_owned()], 500));
     slots.forget(&Name::new("b", "one"));
     assert_eq!(slots.bytes.taken(), 0);
 }
@@ -293,7 +293,7 @@ fn an_answer_has_room_for_its_reserved_bytes_above_the_share() {
     // A namespace can take 500 of the 1000 bytes. The call reserves 600 bytes for its answer, and its answer of 600
     // bytes is accepted: otherwise the call would fail and be repeated for ever.
     let slots = slots(9, 9, 9, 9);
-    let turn = runs(&slots, &needs(400, 600, ticket("a", "one", 1)));
+    let turn = take_slot(&slots, &with_bytes(400, 600, ticket("a", "one", 1)));
     assert!(turn.has_room_for(200) && turn.has_room_for(600));
     assert!(!turn.has_room_for(601), "more than was reserved");
 }
@@ -303,12 +303,12 @@ fn a_small_call_starts_beside_an_uncommitted_result() {
     let slots = slots(40, 20, 20, 40);
     let hostile: Vec<_> = ["h", "i", "j", "k"]
         .iter()
-        .flat_map(|name| (0..9).map(|seq| needs(0, 350, ticket(name, "big", seq))))
+        .flat_map(|name| (0..9).map(|seq| with_bytes(0, 350, ticket(name, "big", seq))))
         .filter_map(|ticket| slots.acquire(ticket).ok())
         .collect();
     assert!(slots.bytes.taken() >= 750, "{}", slots.bytes.taken());
     let _result = slots.bytes.note(&"honest".into(), 20);
-    let _call = runs(&slots, &ticket("honest", "small", 1));
+    let _call = take_slot(&slots, &ticket("honest", "small", 1));
     drop(hostile);
 }
 
@@ -337,13 +337,13 @@ fn waiting_calls_above_their_share_do_not_slow_down_changes() {
 #[test]
 fn a_large_call_is_not_starved_by_small_calls_of_others() {
     let slots = slots_with(CallLimits::default());
-    let small = |namespace: usize, seq: i64| needs(160, 0, ticket(&format!("small-{namespace}"), "one", seq));
+    let small = |namespace: usize, seq: i64| with_bytes(160, 0, ticket(&format!("small-{namespace}"), "one", seq));
     let mut running = std::collections::VecDeque::new();
     for round in 0..20 {
         (0..10).for_each(|namespace| running.extend(slots.acquire(small(namespace, round))));
     }
-    let large = needs(400, 0, ticket("victim", "one", 1));
-    assert_eq!(waits(&slots, &large), CallWait::Memory(300));
+    let large = with_bytes(400, 0, ticket("victim", "one", 1));
+    assert_eq!(expect_wait(&slots, &large), CallWait::Memory(300));
     let mut ended = 0;
     let granted = loop {
         running.pop_front();
@@ -359,9 +359,9 @@ fn a_large_call_is_not_starved_by_small_calls_of_others() {
     drop(granted);
     // A call that is dropped delays no other.
     (0..10).for_each(|namespace| running.extend(slots.acquire(small(namespace, 1000))));
-    assert_eq!(waits(&slots, &needs(900, 0, ticket("victim", "one", 2))), CallWait::Memory(800));
+    assert_eq!(expect_wait(&slots, &with_bytes(900, 0, ticket("victim", "one", 2))), CallWait::Memory(800));
     assert!(slots.lock().held_back.is_some());
-    let _little = runs(&slots, &needs(120, 0, ticket("another", "one", 1)));
+    let _little = take_slot(&slots, &with_bytes(120, 0, ticket("another", "one", 1)));
     slots.forget(&Name::new("victim", "one"));
     assert_eq!(slots.lock().held_back, None);
 }

@@ -130,5 +130,5 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
     dispatch::dispatch(context, seen, &transition, claims).await?;
     pod_gc::delete_after_commit(context, seen, &transition).await?;
     let stored = stall_reports::clear(context, stored).await?;
-    finish::next_reconcile(context, seen, &stored, &transition).await
+    finish::finish_transition(context, seen, &stored, &transition).await
 }

@@ -163,20 +163,20 @@ impl BegunDesk {
 }
 
 /// Returns an Approval of the run as its operator stored it, with a status.
-fn stored(status: Value) -> Approval {
+fn stored_approval(status: Value) -> Approval {
     let mut approval = approval(status);
     approval.metadata.resource_version = Some("1".to_owned());
-    sealed(approval)
+    seal(approval)
 }
 
 /// Returns the Approval with the digest of its request.
-fn sealed(mut approval: Approval) -> Approval {
+fn seal(mut approval: Approval) -> Approval {
     approval.spec.request.digest = approval.spec.request.digest_of_the_rest().unwrap();
     approval
 }
 
 /// Returns the status of an Approval that ended at one o'clock.
-fn ended(phase: &str) -> Value {
+fn ended_status(phase: &str) -> Value {
     json!({"phase": phase, "outcome": {"phase": phase, "source": "Human", "decidedAt": "2030-01-01T01:00:00Z"}})
 }
 
@@ -202,28 +202,28 @@ fn run(uid: &str, taken: &[&str]) -> Workflow {
     .unwrap()
 }
 
-fn copied(mut approval: Approval, created: &str) -> Approval {
+fn with_creation_time(mut approval: Approval, created: &str) -> Approval {
     approval.metadata.creation_timestamp = serde_json::from_value(json!(created)).unwrap();
     approval
 }
 
-fn taken(outcome: &str) -> Vec<(NoticeEvent, Option<String>)> {
+fn taken_notice(outcome: &str) -> Vec<(NoticeEvent, Option<String>)> {
     vec![(NoticeEvent::Taken, Some(outcome.to_owned()))]
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_undelivered_outcome_is_announced_as_the_run_took_it() {
     // The run took no vote of this Approval, whatever its status says.
-    let superseded = taken("its votes are void, and it is asked again");
+    let superseded = taken_notice("its votes are void, and it is asked again");
     let cases: [(&str, &[&str]); 2] = [("2030-01-01T00:30:00Z", &[]), ("2030-01-01T01:30:00Z", &[occasion::TAKEN])];
     for (through, open) in cases {
         let begun = BegunDesk::new(through, open).await;
-        begun.list_approval(stored(ended("Approved")));
+        begun.list_approval(stored_approval(ended_status("Approved")));
         begun.list_run(run(UID, &["Superseded"]));
         assert_eq!(begun.recover().await, superseded, "{through}");
         let begun = BegunDesk::new(through, open).await;
         begun.list_run(run(UID, &["Superseded"]));
-        begun.list_approval(stored(ended("Cancelled")));
+        begun.list_approval(stored_approval(ended_status("Cancelled")));
         assert_eq!(begun.recover().await, superseded, "{through}, in another order");
     }
 }
@@ -231,15 +231,15 @@ async fn an_undelivered_outcome_is_announced_as_the_run_took_it() {
 #[tokio::test(start_paused = true)]
 async fn an_outcome_without_a_record_is_announced_only_if_it_was_open() {
     let begun = BegunDesk::new("2030-01-01T00:30:00Z", &[]).await;
-    begun.list_approval(stored(ended("Approved")));
+    begun.list_approval(stored_approval(ended_status("Approved")));
     begun.list_run(run(UID, &[]));
     assert_eq!(begun.recover().await, [], "the run has not taken it");
     let begun = BegunDesk::new("2030-01-01T00:30:00Z", &[]).await;
-    begun.list_approval(stored(ended("Approved")));
+    begun.list_approval(stored_approval(ended_status("Approved")));
     begun.list_run(run("another", &["Rejected"]));
     assert_eq!(begun.recover().await, [], "another run of this name took another one");
     let begun = BegunDesk::new("2030-01-01T01:30:00Z", &[occasion::TAKEN]).await;
-    begun.list_approval(stored(ended("Approved")));
+    begun.list_approval(stored_approval(ended_status("Approved")));
     begun.list_run(run(UID, &[]));
     assert_eq!(begun.recover().await, [(NoticeEvent::Taken, None)]);
 }
@@ -249,11 +249,11 @@ async fn only_an_open_gate_is_announced_again_after_a_start() {
     for through in ["2029-12-31T23:00:00Z", "2030-01-01T01:30:00Z"] {
         let begun = BegunDesk::new(through, &["asked"]).await;
         begun.list_run(run(UID, &[]));
-        begun.list_approval(stored(json!({})));
+        begun.list_approval(stored_approval(json!({})));
         assert_eq!(begun.recover().await, [(NoticeEvent::Asked, None)], "{through}");
         let begun = BegunDesk::new(through, &["asked"]).await;
         begun.list_run(run(UID, &[]));
-        begun.list_approval(stored(ended("Approved")));
+        begun.list_approval(stored_approval(ended_status("Approved")));
         assert_eq!((begun.recover().await, begun.lost()), (Vec::new(), 0), "{through}: settled, and not lost");
     }
     let begun = BegunDesk::new("2030-01-01T01:30:00Z", &["asked"]).await;
@@ -264,9 +264,9 @@ async fn only_an_open_gate_is_announced_again_after_a_start() {
 #[tokio::test(start_paused = true)]
 async fn the_latest_of_several_reminders_is_sent_again() {
     let reminded = || {
-        let mut approval = stored(json!({"reminders": 2}));
+        let mut approval = stored_approval(json!({"reminders": 2}));
         approval.spec.request.timeout.reminder_interval = serde_json::from_value(json!("20m")).unwrap();
-        sealed(approval)
+        seal(approval)
     };
     // Both notices are open, the second was never queued, or all are delivered.
     let cases: [(&str, &[&str], Option<&str>); 3] = [
@@ -291,17 +291,17 @@ async fn a_copy_from_a_backup_causes_no_notice() {
     let restored = "2030-01-01T01:59:00Z";
     // The run has another uid, or was not restored. The copy has no status, or the status of the original.
     for run_uid in [Some("another"), None] {
-        for status in [json!({}), ended("Superseded"), ended("Cancelled"), ended("Approved")] {
+        for status in [json!({}), ended_status("Superseded"), ended_status("Cancelled"), ended_status("Approved")] {
             let begun = BegunDesk::new("2030-01-01T00:30:00Z", &[]).await;
             run_uid.into_iter().for_each(|uid| begun.list_run(run(uid, &["Approved"])));
-            begun.list_approval(copied(stored(status.clone()), restored));
+            begun.list_approval(with_creation_time(stored_approval(status.clone()), restored));
             assert_eq!(begun.recover().await, [], "{run_uid:?} {status}");
         }
     }
     // The operator ends the copy, but the original may have ended otherwise.
     let begun = BegunDesk::new("2030-01-01T00:30:00Z", &[]).await;
     begun.recover().await;
-    let mut copy = copied(stored(ended("Cancelled")), restored);
+    let mut copy = with_creation_time(stored_approval(ended_status("Cancelled")), restored);
     copy.status.as_mut().unwrap().outcome.as_mut().unwrap().decided_at = Some(at("2030-01-01T02:00:00Z"));
     announce(&begun, &copy, GateEvent::Decided(ApprovalPhase::Cancelled));
     assert!(begun.deliver().await.is_empty());
@@ -321,14 +321,14 @@ async fn an_approval_announces_its_cancellation_only_without_a_run() {
         let begun = BegunDesk::new("2030-01-01T01:30:00Z", &[]).await;
         run_uid.into_iter().for_each(|uid| begun.list_run(run(uid, &[])));
         assert_eq!(begun.recover().await, []);
-        announce(&begun, &stored(ended("Cancelled")), GateEvent::Decided(ApprovalPhase::Cancelled));
+        announce(&begun, &stored_approval(ended_status("Cancelled")), GateEvent::Decided(ApprovalPhase::Cancelled));
         assert_eq!(begun.deliver().await.len(), expected, "{run_uid:?}: a run that is there tells it itself");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_waits_for_the_labels_of_its_namespace_for_a_time() {
-    let asked = stored(json!({}));
+    let asked = stored_approval(json!({}));
     for labels in [Some("prod"), None] {
         let begun = BegunDesk::new("2030-01-01T01:30:00Z", &[]).await;
         begun.scope().end_recovery();
@@ -356,13 +356,13 @@ async fn an_event_waits_for_the_labels_of_its_namespace_for_a_time() {
 async fn events_that_wait_for_labels_are_bounded() {
     let begun = BegunDesk::new("2030-01-01T01:30:00Z", &[]).await;
     begun.scope().end_recovery();
-    let asked = stored(json!({}));
+    let asked = stored_approval(json!({}));
     let request = occasion::of_gate(&Occurrence::stored(GateEvent::Asked, &asked).unwrap(), &asked).unwrap();
     let large = "x".repeat(10 * 1024 * 1024);
     for number in 0..1001 {
         begun.scope().enqueue(Occasion { uid: format!("uid-{number}"), ..request.clone() }, Origin::Live);
     }
-    let waiting = || begun.desk.waiting().get("all").copied();
+    let waiting = || begun.desk.waiting().get("all").with_creation_time();
     assert_eq!(waiting(), Some(1), "the oldest of 1,001");
     for number in 0..2 {
         let (uid, details) = (format!("large-{number}"), Some(large.clone()));

@@ -35,16 +35,16 @@ fn ticket(since: i64, workflow: &str, pod: &str) -> QueuedPod {
 }
 
 #[track_caller]
-fn starts(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodSlot {
+fn take_slot(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodSlot {
     quota.acquire(ticket.clone()).unwrap_or_else(|wait| panic!("{}: {wait:?}", ticket.pod))
 }
 
 #[track_caller]
-fn waits(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodWait {
+fn expect_wait(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodWait {
     quota.acquire(ticket.clone()).map_or_else(|wait| wait, |_| panic!("{} begins", ticket.pod))
 }
 
-fn woken(quota: &PodQuota) -> Vec<String> {
+fn woken_workflows(quota: &PodQuota) -> Vec<String> {
     quota.workflows_to_wake().iter().map(|name| name.name.to_string()).collect()
 }
 
@@ -52,14 +52,14 @@ fn woken(quota: &PodQuota) -> Vec<String> {
 fn the_pod_that_has_waited_longest_starts_first() {
     let quota = quota(1, 9);
     let (a, b, c) = (ticket(1, "a", "a"), ticket(2, "z", "b"), ticket(3, "c", "c"));
-    let slot = starts(&quota, &a);
-    assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
-    assert_eq!(waits(&quota, &b), PodWait::Namespace { before: 0, most: 1 });
-    assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "one that has waited longer has come");
+    let slot = take_slot(&quota, &a);
+    assert_eq!(expect_wait(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
+    assert_eq!(expect_wait(&quota, &b), PodWait::Namespace { before: 0, most: 1 });
+    assert_eq!(expect_wait(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "one that has waited longer has come");
     drop(slot);
-    assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "the place is another's");
-    let _slot = starts(&quota, &b);
-    assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
+    assert_eq!(expect_wait(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "the place is another's");
+    let _slot = take_slot(&quota, &b);
+    assert_eq!(expect_wait(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
 }
 
 /// Returns a Pod of the Workflow `a` with a running sidecar that others injected. `has_ended` says whether its step has
@@ -87,9 +87,9 @@ fn a_pod_whose_step_has_ended_holds_no_slot_although_a_sidecar_runs_on() {
         index.record(injected(has_ended));
         let ticket = ticket(1, "b", "b");
         if has_ended {
-            let _slot = starts(&quota, &ticket);
+            let _slot = take_slot(&quota, &ticket);
         } else {
-            assert_eq!(waits(&quota, &ticket), PodWait::Namespace { before: 0, most: 1 });
+            assert_eq!(expect_wait(&quota, &ticket), PodWait::Namespace { before: 0, most: 1 });
         }
     }
 }
@@ -97,31 +97,31 @@ fn a_pod_whose_step_has_ended_holds_no_slot_although_a_sidecar_runs_on() {
 #[test]
 fn a_workflow_at_its_limit_does_not_block_other_workflows() {
     let quota = quota(3, 1);
-    let slot = starts(&quota, &ticket(1, "a", "a1"));
+    let slot = take_slot(&quota, &ticket(1, "a", "a1"));
     let second = ticket(2, "a", "a2");
-    assert_eq!(waits(&quota, &second), PodWait::Workflow { before: 0, most: 1 });
+    assert_eq!(expect_wait(&quota, &second), PodWait::Workflow { before: 0, most: 1 });
     let third = QueuedPod { seq: Seq::from(2), ..ticket(2, "a", "a0") };
     assert_eq!(
-        waits(&quota, &third),
+        expect_wait(&quota, &third),
         PodWait::Workflow { before: 1, most: 1 },
         "in the order in which they were asked for"
     );
-    let _other = starts(&quota, &ticket(3, "b", "b1"));
-    assert_eq!(woken(&quota), Vec::<String>::new(), "nobody who waits may begin");
+    let _other = take_slot(&quota, &ticket(3, "b", "b1"));
+    assert_eq!(woken_workflows(&quota), Vec::<String>::new(), "nobody who waits may begin");
     drop(slot);
-    assert_eq!(woken(&quota), ["a"]);
-    let _slot = starts(&quota, &second);
+    assert_eq!(woken_workflows(&quota), ["a"]);
+    let _slot = take_slot(&quota, &second);
 }
 
 #[test]
 fn a_pod_is_queued_once() {
     let quota = quota(1, 1);
-    let slot = starts(&quota, &ticket(1, "a", "a1"));
-    waits(&quota, &ticket(2, "b", "b1"));
-    assert_eq!(waits(&quota, &ticket(3, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
+    let slot = take_slot(&quota, &ticket(1, "a", "a1"));
+    expect_wait(&quota, &ticket(2, "b", "b1"));
+    assert_eq!(expect_wait(&quota, &ticket(3, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
     drop(slot);
-    let _slot = starts(&quota, &ticket(3, "b", "b1"));
-    assert_eq!(woken(&quota), Vec::<String>::new());
+    let _slot = take_slot(&quota, &ticket(3, "b", "b1"));
+    assert_eq!(woken_workflows(&quota), Vec::<String>::new());
 }
 
 #[test]
@@ -131,39 +131,39 @@ fn running_pods_are_counted_above_the_limits() {
         quota.keep_running("uid of a", &Name::new("team", "a1")),
         quota.keep_running("uid of a", &Name::new("team", "a2")),
     ];
-    assert_eq!(waits(&quota, &ticket(1, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
+    assert_eq!(expect_wait(&quota, &ticket(1, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
     let [one, other] = found;
     drop(one);
-    assert_eq!(waits(&quota, &ticket(1, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
+    assert_eq!(expect_wait(&quota, &ticket(1, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
     drop(other);
-    let _slot = starts(&quota, &ticket(1, "b", "b1"));
+    let _slot = take_slot(&quota, &ticket(1, "b", "b1"));
 }
 
 #[test]
 fn slots_are_limited_per_namespace() {
     let quota = quota(1, 1);
-    let _here = starts(&quota, &ticket(1, "a", "a"));
+    let _here = take_slot(&quota, &ticket(1, "a", "a"));
     let there = QueuedPod { workflow: Name::new("other", "b"), pod: Name::new("other", "b"), ..ticket(2, "b", "b") };
-    let _there = starts(&quota, &there);
+    let _there = take_slot(&quota, &there);
 }
 
 #[test]
 fn positions_are_reported_after_powers_of_two() {
     let quota = quota(1, 1);
-    let slot = starts(&quota, &ticket(0, "first", "first"));
+    let slot = take_slot(&quota, &ticket(0, "first", "first"));
     for n in 1..=20 {
-        waits(&quota, &ticket(n, &format!("run-{n:02}"), &format!("pod-{n:02}")));
+        expect_wait(&quota, &ticket(n, &format!("run-{n:02}"), &format!("pod-{n:02}")));
     }
-    assert_eq!(woken(&quota), ["run-01", "run-02", "run-03", "run-05", "run-09", "run-17"]);
+    assert_eq!(woken_workflows(&quota), ["run-01", "run-02", "run-03", "run-05", "run-09", "run-17"]);
     drop(slot);
-    assert_eq!(woken(&quota), ["run-01"]);
+    assert_eq!(woken_workflows(&quota), ["run-01"]);
 }
 
 #[test]
 fn a_free_slot_wakes_the_receivers() {
     let quota = quota(1, 1);
     let mut freed = quota.freed();
-    let slot = starts(&quota, &ticket(1, "a", "a"));
+    let slot = take_slot(&quota, &ticket(1, "a", "a"));
     assert!(!freed.has_changed().unwrap());
     drop(slot);
     assert!(freed.has_changed().unwrap());
@@ -175,35 +175,35 @@ fn a_free_slot_wakes_the_receivers() {
 #[test]
 fn a_pod_that_leaves_the_queue_blocks_no_other_pod() {
     let quota = quota(1, 2);
-    let slot = starts(&quota, &ticket(1, "a", "a"));
+    let slot = take_slot(&quota, &ticket(1, "a", "a"));
     let (suspended, other) = (ticket(2, "b", "b1"), ticket(3, "c", "c"));
-    waits(&quota, &suspended);
-    assert_eq!(waits(&quota, &other), PodWait::Namespace { before: 1, most: 1 });
+    expect_wait(&quota, &suspended);
+    assert_eq!(expect_wait(&quota, &other), PodWait::Namespace { before: 1, most: 1 });
     let freed = quota.freed();
     quota.retain_queued(&suspended.workflow, |pod| *pod.name == *"b2");
     assert!(freed.has_changed().unwrap(), "who comes next has moved up");
-    waits(&quota, &suspended);
+    expect_wait(&quota, &suspended);
     drop(slot);
-    assert_eq!(waits(&quota, &other), PodWait::Namespace { before: 1, most: 1 }, "it has waited longer");
+    assert_eq!(expect_wait(&quota, &other), PodWait::Namespace { before: 1, most: 1 }, "it has waited longer");
     quota.forget(&suspended.workflow);
-    let _slot = starts(&quota, &other);
+    let _slot = take_slot(&quota, &other);
 }
 
 #[test]
 fn no_pod_starts_before_the_first_list_or_where_not_allowed() {
     let index = Arc::new(PodIndex::default());
     let quota = Arc::new(PodQuota::new(PodSettings::default(), Arc::clone(&index)));
-    assert_eq!(waits(&quota, &ticket(1, "a", "a")), PodWait::Unknown);
+    assert_eq!(expect_wait(&quota, &ticket(1, "a", "a")), PodWait::Unknown);
     for event in [WatchEvent::Listing, WatchEvent::ListDone("1".to_owned())] {
         index.apply((Some("other".to_owned()), event));
     }
-    assert_eq!(waits(&quota, &ticket(1, "a", "a")), PodWait::Unknown, "that is another namespace");
+    assert_eq!(expect_wait(&quota, &ticket(1, "a", "a")), PodWait::Unknown, "that is another namespace");
     let namespaces = vec!["other".to_owned()];
     for settings in
         [PodSettings { namespaces, ..PodSettings::default() }, PodSettings { enabled: false, ..PodSettings::default() }]
     {
         let quota = Arc::new(PodQuota::new(settings, Arc::clone(&index)));
-        assert_eq!(waits(&quota, &ticket(1, "a", "a")), PodWait::PodsNotAllowed);
+        assert_eq!(expect_wait(&quota, &ticket(1, "a", "a")), PodWait::PodsNotAllowed);
     }
 }
 

@@ -11,8 +11,9 @@ use signoff_notify::delivery::DELETION_WAITS;
 use super::observe::ObservedRun;
 use crate::{context::Context, error::Error};
 
-/// Returns when to reconcile again after a transition.
-pub(super) async fn next_reconcile(
+/// Frees what a run does not need after a transition, and finishes the run if it has ended. Returns when to reconcile
+/// again.
+pub(super) async fn finish_transition(
     context: &Context,
     seen: &ObservedRun,
     stored: &Workflow,
@@ -37,8 +38,8 @@ pub(super) async fn next_reconcile(
     Ok(if results_are_left { Some(seen.now) } else { transition.wake_at })
 }
 
-/// Handles a finished run: enqueues its open Approvals to be cancelled, and deletes it after its TTL. Returns the time
-/// of the next reconcile.
+/// Finishes a run that has ended: ends its calls, frees its caches, and enqueues its open Approvals to be cancelled.
+/// Deletes the run after its TTL, when no notice of the run waits. Returns the time of the next reconcile.
 pub(super) async fn finish_run(
     context: &Context,
     name: &Name,
@@ -65,7 +66,8 @@ pub(super) async fn finish_run(
     }
 }
 
-/// Ends the calls of a run and enqueues its Approvals.
+/// Ends the calls of a run, and enqueues its open Approvals to be cancelled. Returns `None`: no further reconcile is
+/// due.
 pub(super) fn cancel_calls(context: &Context, name: &Name, uid: Option<&str>) -> Option<Moment> {
     context.calls.runs.remove(name);
     context.calls.forget_queued(name);

@@ -35,6 +35,7 @@ pub(super) async fn load_or_report(
     read
 }
 
+/// Loads the journal. Segments that are not cached are fetched and cached.
 async fn load_journal(
     context: &Context,
     name: &Name,

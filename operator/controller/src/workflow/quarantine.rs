@@ -165,7 +165,7 @@ pub(super) async fn advance_without_evaluation(
     let stored = commit::store(context, seen, next, &transition, &folded).await?;
     journal::cache_segments(&context.caches.segments, &seen.uid, folded);
     pod_gc::delete_after_commit(context, seen, &transition).await?;
-    let due = finish::next_reconcile(context, seen, &stored, &transition).await?;
+    let due = finish::finish_transition(context, seen, &stored, &transition).await?;
     if transition.end.is_some() {
         remove_marks(&context.evaluations, &seen.name, Some(&seen.uid));
     }

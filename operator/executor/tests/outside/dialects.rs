@@ -13,14 +13,15 @@ use crate::{
     server::{Behaviour, Server, answer, client},
 };
 
-fn with_tools(base_url: String) -> TurnRequest {
+fn request_with_tool(base_url: String) -> TurnRequest {
     let offer = ToolOffer { name: "pay".into(), description: "Pay.".into(), parameters: json!({"type": "object"}) };
     TurnRequest { tools: vec![offer], ..request(base_url) }
 }
 
-async fn answered(body: &str) -> Result<TurnReply, CallError> {
+/// Makes a turn with a tool at a server that answers with these bytes.
+async fn turn_with_answer(body: &str) -> Result<TurnReply, CallError> {
     let server = Server::answering("200 OK", "content-type: text/event-stream\r\n", body).await;
-    Providers::new(client()).turn(with_tools(server.url("/v1")), &UnboundedRoom).await
+    Providers::new(client()).turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await
 }
 
 fn events(chunks: &[Value]) -> String {
@@ -74,7 +75,7 @@ async fn a_stream_is_the_answer_that_its_pieces_make() {
     for stream in
         [stream.clone(), stream.replace('\n', "\r\n"), stream.replace('\n', "\r"), format!(": ok\n\n{stream}")]
     {
-        let reply = answered(&stream).await.unwrap();
+        let reply = turn_with_answer(&stream).await.unwrap();
         assert_eq!(reply.text, "I pay.");
         assert_eq!(reply.calls, [requested("a", "{\"amount\":420}"), requested("b", "{}")]);
         let usage = reply.usage.unwrap();
@@ -112,7 +113,7 @@ async fn calls_of_a_stream_are_distinguished_by_number_and_id() {
     ] {
         let mut chunks = chunks;
         chunks.push(finish("stop"));
-        assert_eq!(answered(&events(&chunks)).await.unwrap().calls, expected);
+        assert_eq!(turn_with_answer(&events(&chunks)).await.unwrap().calls, expected);
     }
 }
 
@@ -122,17 +123,17 @@ async fn an_answer_that_is_cut_is_an_error_and_calls_nothing() {
     let ends = whole.find("tool_calls\"}").unwrap();
     let end = ends + "tool_calls\"}]}".len();
     let calls = [requested("a", "{\"amount\":420}")];
-    assert!(answered(&whole).await.unwrap().calls == calls && answered(&whole[..end]).await.unwrap().calls == calls);
+    assert!(turn_with_answer(&whole).await.unwrap().calls == calls && turn_with_answer(&whole[..end]).await.unwrap().calls == calls);
     for length in (0..whole.len()).step_by(7).chain([end - 1]) {
         let cut = &whole[..length];
-        match answered(cut).await {
+        match turn_with_answer(cut).await {
             Ok(reply) => assert!(length >= end && reply.calls == calls, "{cut}"),
             Err(error) => assert!(error.class == ErrorClass::Protocol && error.retryable(true), "{error}"),
         }
         // The same after a broken connection.
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{cut}", whole.len());
         let server = Server::start(Behaviour::Answer(head)).await;
-        let broken = Providers::new(client()).turn(with_tools(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
+        let broken = Providers::new(client()).turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
         assert_eq!(broken.class, ErrorClass::Protocol, "{broken}");
     }
 }
@@ -141,10 +142,10 @@ async fn an_answer_that_is_cut_is_an_error_and_calls_nothing() {
 async fn the_text_so_far_beside_a_piece_is_not_read() {
     let chunk = |piece: &str, so_far: &str, reason: Value| json!({"choices": [{"index": 0, "delta": {"content": piece}, "message": {"content": so_far}, "finish_reason": reason}]});
     let chunks = [chunk("I ", "I ", json!("")), chunk("pay.", "I pay.", json!("stop"))];
-    assert_eq!(answered(&events(&chunks)).await.unwrap().text, "I pay.");
-    let error = answered(&events(&[delta(json!({"content": "I "})), finish("error")])).await.unwrap_err();
+    assert_eq!(turn_with_answer(&events(&chunks)).await.unwrap().text, "I pay.");
+    let error = turn_with_answer(&events(&[delta(json!({"content": "I "})), finish("error")])).await.unwrap_err();
     assert!(error.message.ends_with("broke off its answer (error)") && error.class == ErrorClass::Protocol, "{error}");
-    let error = answered(&events(&[piece(0, "a", "pay", "{}")])).await.unwrap_err();
+    let error = turn_with_answer(&events(&[piece(0, "a", "pay", "{}")])).await.unwrap_err();
     assert!(error.message.contains("ended before its answer did"), "{error}");
 }
 
@@ -152,10 +153,10 @@ async fn the_text_so_far_beside_a_piece_is_not_read() {
 async fn an_error_within_a_stream_fails_the_turn_with_its_message() {
     let error = json!({"error": {"message": "the backend\nis gone", "type": "server_error"}});
     let stream = events(&[delta(json!({"content": "I "})), error, finish("stop")]);
-    let error = answered(&stream).await.unwrap_err();
+    let error = turn_with_answer(&stream).await.unwrap_err();
     assert!(error.message.ends_with("answered an error: the backend is gone"), "{error}");
     let quoted = json!({"error": {"message": "bad prompt: Refund 420 EUR to ACME, account 12-345"}});
-    let error = answered(&events(&[quoted])).await.unwrap_err();
+    let error = turn_with_answer(&events(&[quoted])).await.unwrap_err();
     assert!(!error.message.contains("ACME") && error.class == ErrorClass::Protocol, "{error}");
 }
 
@@ -166,22 +167,22 @@ async fn a_stream_without_end_is_stopped_at_its_limit() {
     let line = "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx".to_owned();
     for chunk in [text, line] {
         let server = Server::start(Behaviour::Endless(head.clone(), chunk)).await;
-        let error = Providers::new(client()).turn(with_tools(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
+        let error = Providers::new(client()).turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
         assert_eq!(error.class, ErrorClass::TooLarge, "{error}");
     }
 }
 
 /// Returns fields that only one server defines: of the message, of a call and of its function.
-fn own() -> (Value, Value, Value) {
+fn own_fields() -> (Value, Value, Value) {
     (json!("I think."), json!({"google": {"thought_signature": "c2ln\u{e9}"}}), json!([1.50, null, {"a": "b"}]))
 }
 
 async fn own_fields_of(body: &str) -> OpaqueParts {
-    answered(body).await.unwrap().opaque.unwrap()
+    turn_with_answer(body).await.unwrap().opaque.unwrap()
 }
 
 fn whole_with_own_fields() -> String {
-    let (reasoning, extra, on_function) = own();
+    let (reasoning, extra, on_function) = own_fields();
     let function = json!({"name": "pay", "arguments": "{}", "mark": on_function});
     let calls = json!([
         {"id": "a", "type": "function", "function": function, "extra_content": extra},
@@ -193,7 +194,7 @@ fn whole_with_own_fields() -> String {
 }
 
 fn streamed_with_own_fields() -> String {
-    let (_, extra, on_function) = own();
+    let (_, extra, on_function) = own_fields();
     let function = json!({"name": "pay", "arguments": "{}", "mark": on_function});
     events(&[
         delta(json!({"role": "assistant", "reasoning_content": "I "})),
@@ -219,7 +220,7 @@ async fn own_fields_of_a_server_are_sent_back_only_to_it() {
         let results = [Message::result("a-2", "paid"), Message::result("b", "paid")];
         let send = async |change: fn(&mut TurnRequest)| {
             let server = Server::answering("200 OK", "", &whole_with_own_fields()).await;
-            let mut request = with_tools(server.url("/v1"));
+            let mut request = request_with_tool(server.url("/v1"));
             request.messages.push(message.clone());
             request.messages.extend(results.clone());
             change(&mut request);
@@ -227,7 +228,7 @@ async fn own_fields_of_a_server_are_sent_back_only_to_it() {
             let sent = server.received().remove(0);
             serde_json::from_str::<Value>(sent.split_once("\r\n\r\n").unwrap().1).unwrap()["messages"][4].clone()
         };
-        let (reasoning, extra, on_function) = own();
+        let (reasoning, extra, on_function) = own_fields();
         let mut own = json!({"role": "assistant", "content": null, "tool_calls": [
             {"id": "a-2", "type": "function", "function": {"name": "pay", "arguments": "{\"amount\":42}", "mark": on_function}, "extra_content": extra},
             {"id": "b", "type": "function", "function": {"name": "pay", "arguments": "{\"amount\":42}"}},
@@ -252,7 +253,7 @@ async fn fields_that_are_too_long_to_be_sent_back_fail_the_turn() {
             chunks.push(finish("stop"));
             events(&chunks)
         };
-        let with_calls = answered(&stream(true)).await;
+        let with_calls = turn_with_answer(&stream(true)).await;
         if length < 128 * 1024 {
             let OpaquePart::Message(json) = &with_calls.unwrap().opaque.unwrap().parts[0] else { panic!() };
             assert!(json.contains(&text));
@@ -261,16 +262,16 @@ async fn fields_that_are_too_long_to_be_sent_back_fail_the_turn() {
             assert!(error.class == ErrorClass::TooLarge && error.message.contains("ask for less reasoning"), "{error}");
         }
         // Without calls nothing is sent back.
-        let answer = answered(&stream(false)).await.unwrap();
+        let answer = turn_with_answer(&stream(false)).await.unwrap();
         assert_eq!((answer.text.as_str(), answer.opaque), ("done", None));
     }
 }
 
-fn refusing(message: &str) -> String {
+fn refusal_answer(message: &str) -> String {
     answer("400 Bad Request", "", &json!({"error": {"message": message}}).to_string())
 }
 
-fn done() -> String {
+fn done_answer() -> String {
     answer("200 OK", "", &json!({"choices": [{"message": {"content": "done"}, "finish_reason": "stop"}]}).to_string())
 }
 
@@ -282,16 +283,16 @@ fn bodies(server: &Server) -> Vec<Value> {
 #[tokio::test]
 async fn a_refused_field_is_left_out_and_remembered() {
     let server = Server::start(Behaviour::InTurn(vec![
-        refusing("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."),
-        refusing("Unsupported value: 'temperature' does not support 0.5 with this model."),
-        done(),
+        refusal_answer("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."),
+        refusal_answer("Unsupported value: 'temperature' does not support 0.5 with this model."),
+        done_answer(),
     ]))
     .await;
     let providers = Providers::new(client());
     for _ in 0..2 {
-        assert_eq!(providers.turn(with_tools(server.url("/v1")), &UnboundedRoom).await.unwrap().text, "done");
+        assert_eq!(providers.turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await.unwrap().text, "done");
     }
-    let other = TurnRequest { model: "another".into(), ..with_tools(server.url("/v1")) };
+    let other = TurnRequest { model: "another".into(), ..request_with_tool(server.url("/v1")) };
     providers.turn(other, &UnboundedRoom).await.unwrap();
     let sent: Vec<_> = bodies(&server)
         .into_iter()
@@ -306,11 +307,11 @@ async fn a_refused_field_is_left_out_and_remembered() {
 #[tokio::test]
 async fn an_error_that_refuses_no_field_is_not_learned_from() {
     for message in ["max_tokens is too large: 100", "the model does not exist", "temperature must be at most 1"] {
-        let server = Server::start(Behaviour::InTurn(vec![refusing(message), done()])).await;
+        let server = Server::start(Behaviour::InTurn(vec![refusal_answer(message), done_answer()])).await;
         let providers = Providers::new(client());
-        let error = providers.turn(with_tools(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
+        let error = providers.turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
         assert!(error.class == ErrorClass::Status(400) && !error.message.contains(KEY), "{error}");
-        providers.turn(with_tools(server.url("/v1")), &UnboundedRoom).await.unwrap();
+        providers.turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await.unwrap();
         let sent = bodies(&server);
         assert_eq!(sent.len(), 2);
         assert_eq!(sent[1]["max_tokens"], 100);
@@ -320,10 +321,10 @@ async fn an_error_that_refuses_no_field_is_not_learned_from() {
 #[tokio::test]
 async fn a_server_that_refuses_every_field_is_called_a_few_times() {
     let refuses = "unsupported: max_tokens, max_completion_tokens, temperature, stream, stream_options";
-    let server = Server::start(Behaviour::InTurn(vec![refusing(refuses)])).await;
+    let server = Server::start(Behaviour::InTurn(vec![refusal_answer(refuses)])).await;
     let providers = Providers::new(client());
     for _ in 0..2 {
-        let error = providers.turn(with_tools(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
+        let error = providers.turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
         assert_eq!(error.class, ErrorClass::Status(400), "{error}");
     }
     let sent = bodies(&server);

@@ -139,14 +139,14 @@ async fn a_call_to_a_server_without_tls_is_not_sent() {
 
 #[tokio::test]
 async fn a_status_becomes_a_class_with_the_servers_reason_on_one_line() {
-    async fn failing(status: &str, headers: &str) -> CallError {
+    async fn call_that_fails(status: &str, headers: &str) -> CallError {
         let server = Server::answering(status, headers, "no:\r\n\u{1b}[31m \u{202e}not today").await;
         client().call(post(server.url("/pay?key=SECRET"), "x")).await.unwrap_err()
     }
-    let rate = failing("429 Too Many Requests", "retry-after: 7\r\n").await;
+    let rate = call_that_fails("429 Too Many Requests", "retry-after: 7\r\n").await;
     assert_eq!((rate.class, rate.retry_after), (ErrorClass::RateLimited, Some(Duration::from_secs(7))));
     assert!(rate.retryable(false));
-    let server_error = failing("500 Internal Server Error", "").await;
+    let server_error = call_that_fails("500 Internal Server Error", "").await;
     assert_eq!(server_error.class, ErrorClass::Status(500));
     assert!(server_error.retryable(true) && !server_error.retryable(false) && server_error.outcome_known());
     assert!(
@@ -154,14 +154,14 @@ async fn a_status_becomes_a_class_with_the_servers_reason_on_one_line() {
         "{server_error}"
     );
     assert!(!server_error.message.contains("SECRET"));
-    assert_eq!(failing("401 Unauthorized", "").await.class, ErrorClass::Auth(401));
-    assert_eq!(failing("403 Forbidden", "").await.class, ErrorClass::Auth(403));
-    assert_eq!(failing("404 Not Found", "").await.class, ErrorClass::Status(404));
+    assert_eq!(call_that_fails("401 Unauthorized", "").await.class, ErrorClass::Auth(401));
+    assert_eq!(call_that_fails("403 Forbidden", "").await.class, ErrorClass::Auth(403));
+    assert_eq!(call_that_fails("404 Not Found", "").await.class, ErrorClass::Status(404));
     for gateway in ["504 Gateway Timeout", "503 Service Unavailable", "524 A Timeout Occurred"] {
-        let lost = failing(gateway, "").await;
+        let lost = call_that_fails(gateway, "").await;
         assert!(!lost.outcome_known() && !lost.retryable(false) && lost.retryable(true), "{lost}");
     }
-    let busy = failing("503 Service Unavailable", "retry-after: Sun, 06 Nov 1994 08:49:37 GMT\r\n").await;
+    let busy = call_that_fails("503 Service Unavailable", "retry-after: Sun, 06 Nov 1994 08:49:37 GMT\r\n").await;
     assert_eq!(busy.retry_after, Some(Duration::ZERO));
     assert!(busy.retryable(false));
 }

@@ -55,17 +55,19 @@ fn completion(content: Value, finish: &str) -> String {
     .to_string()
 }
 
-async fn turn(server: &Server) -> Result<TurnReply, CallError> {
+/// Makes a turn at a server.
+async fn turn_at(server: &Server) -> Result<TurnReply, CallError> {
     Providers::new(client()).turn(request(server.url("/v1/")), &UnboundedRoom).await
 }
 
-async fn answered(status: &str, headers: &str, body: &str) -> Result<TurnReply, CallError> {
-    turn(&Server::answering(status, headers, body).await).await
+/// Makes a turn at a server that answers with a status line, headers and a body.
+async fn turn_with_answer(status: &str, headers: &str, body: &str) -> Result<TurnReply, CallError> {
+    turn_at(&Server::answering(status, headers, body).await).await
 }
 
-/// Checks the properties of every error, then returns it.
-async fn failed(status: &str, headers: &str, body: &str) -> CallError {
-    let error = answered(status, headers, body).await.unwrap_err();
+/// Makes a turn that fails, and checks the properties of every error. Returns the error.
+async fn turn_with_failure(status: &str, headers: &str, body: &str) -> CallError {
+    let error = turn_with_answer(status, headers, body).await.unwrap_err();
     for text in [error.to_string(), format!("{error:?}")] {
         assert!(!text.contains(KEY) && !text.contains("ACME") && !text.contains('\n'), "{text}");
         assert!(text.len() < 700, "{text}");
@@ -76,7 +78,7 @@ async fn failed(status: &str, headers: &str, body: &str) -> CallError {
 #[tokio::test]
 async fn a_turn_sends_the_conversation_and_the_key_and_records_usage() {
     let server = Server::answering("200 OK", "", &completion(json!("Dear ACME"), "stop")).await;
-    let reply = turn(&server).await.unwrap();
+    let reply = turn_at(&server).await.unwrap();
     assert_eq!(reply.text, "Dear ACME");
     assert_eq!(reply.usage, Some(Usage { input_tokens: 21, output_tokens: 3, ..Usage::default() }));
     assert!(!reply.truncated);
@@ -118,35 +120,35 @@ async fn a_turn_without_key_and_options_sends_none() {
 #[tokio::test]
 async fn an_answer_can_be_in_parts_truncated_or_without_usage() {
     let parts = json!([{"type": "text", "text": "Dear "}, {"type": "text", "text": "ACME"}]);
-    assert_eq!(answered("200 OK", "", &completion(parts, "stop")).await.unwrap().text, "Dear ACME");
-    assert!(answered("200 OK", "", &completion(json!("Dear"), "length")).await.unwrap().truncated);
+    assert_eq!(turn_with_answer("200 OK", "", &completion(parts, "stop")).await.unwrap().text, "Dear ACME");
+    assert!(turn_with_answer("200 OK", "", &completion(json!("Dear"), "length")).await.unwrap().truncated);
     let bare = json!({"choices": [{"message": {"content": "ok"}}]}).to_string();
-    let reply = answered("200 OK", "", &bare).await.unwrap();
+    let reply = turn_with_answer("200 OK", "", &bare).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.usage), ("ok", None));
 }
 
 #[tokio::test]
 async fn an_error_status_has_its_class_and_retry_after() {
     let body = json!({"error": {"message": "slow down", "type": "rate_limit"}}).to_string();
-    let rate = failed("429 Too Many Requests", "retry-after: 20\r\n", &body).await;
+    let rate = turn_with_failure("429 Too Many Requests", "retry-after: 20\r\n", &body).await;
     assert_eq!((rate.class, rate.retry_after), (ErrorClass::RateLimited, Some(Duration::from_secs(20))));
     assert!(rate.message.starts_with("model small at http://127.0.0.1:"), "{rate}");
     assert!(rate.message.ends_with("/v1/chat/completions answered 429 Too Many Requests: slow down"), "{rate}");
 
     let auth =
-        failed("401 Unauthorized", "", &json!({"error": {"message": format!("Incorrect API key: {KEY}")}}).to_string())
+        turn_with_failure("401 Unauthorized", "", &json!({"error": {"message": format!("Incorrect API key: {KEY}")}}).to_string())
             .await;
     assert_eq!(auth.class, ErrorClass::Auth(401));
     assert!(auth.message.ends_with("Incorrect API key: [redacted]"), "{auth}");
 
-    let down = failed("500 Internal Server Error", "", "<html>\nACME oops").await;
+    let down = turn_with_failure("500 Internal Server Error", "", "<html>\nACME oops").await;
     assert_eq!(down.class, ErrorClass::Status(500));
     assert!(down.message.ends_with("500 Internal Server Error") && down.retryable(true), "{down}");
 
-    let missing = failed("404 Not Found", "", r#"{"error": "no such model"}"#).await;
+    let missing = turn_with_failure("404 Not Found", "", r#"{"error": "no such model"}"#).await;
     assert!(missing.message.ends_with("404 Not Found: no such model"), "{missing}");
     for body in ["<html>ACME</html>", "", r#"{"detail": "Not Found"}"#] {
-        let missing = failed("404 Not Found", "", body).await;
+        let missing = turn_with_failure("404 Not Found", "", body).await;
         assert!(missing.message.ends_with("404 Not Found: is baseURL right?"), "{missing}");
     }
 }
@@ -154,16 +156,16 @@ async fn an_error_status_has_its_class_and_retry_after() {
 #[tokio::test]
 async fn a_long_retry_after_is_part_of_the_message() {
     let body = r#"{"error": "no quota"}"#;
-    let long = failed("429 Too Many Requests", "retry-after: 5400\r\n", body).await;
+    let long = turn_with_failure("429 Too Many Requests", "retry-after: 5400\r\n", body).await;
     assert!(long.message.ends_with("Requests: no quota; it asks to wait 1h30m (Retry-After)"), "{long}");
-    let short = failed("429 Too Many Requests", "retry-after: 300\r\n", body).await;
+    let short = turn_with_failure("429 Too Many Requests", "retry-after: 300\r\n", body).await;
     assert!(short.message.ends_with("Requests: no quota"), "{short}");
 }
 
 #[tokio::test]
 async fn a_page_of_html_is_named_in_the_error() {
     for body in ["<html>ACME</html>", "\n <!DOCTYPE html><p>ACME", "\u{feff}<html>"] {
-        let page = failed("200 OK", "content-type: text/html\r\n", body).await;
+        let page = turn_with_failure("200 OK", "content-type: text/html\r\n", body).await;
         assert_eq!(page.class, ErrorClass::Protocol);
         let expected = "answered something other than a chat completion: an HTML page, not JSON; is baseURL right?";
         assert!(page.message.ends_with(expected), "{page}");
@@ -173,7 +175,7 @@ async fn a_page_of_html_is_named_in_the_error() {
 #[tokio::test]
 async fn a_provider_that_quotes_the_prompt_is_not_quoted() {
     let body = json!({"error": {"message": format!("content violates policy: {PROMPT}")}}).to_string();
-    let error = failed("400 Bad Request", "", &body).await;
+    let error = turn_with_failure("400 Bad Request", "", &body).await;
     assert!(error.message.ends_with("(the provider's message quotes the prompt and is left out)"), "{error}");
 }
 
@@ -190,7 +192,7 @@ async fn an_answer_that_is_no_completion_is_a_protocol_error() {
         (r#"{"error": {"message": "backend\ngone"}}"#.to_owned(), "answered an error: backend gone"),
         (format!("{}1{}", "[".repeat(1000), "]".repeat(1000)), "answered something other than a chat completion"),
     ] {
-        let error = failed("200 OK", "", &body).await;
+        let error = turn_with_failure("200 OK", "", &body).await;
         assert_eq!(error.class, ErrorClass::Protocol, "{body}: {error}");
         assert!(error.message.contains(expected), "{body}: {error}");
         assert!(error.retryable(true), "a turn has no effects");
@@ -200,16 +202,16 @@ async fn an_answer_that_is_no_completion_is_a_protocol_error() {
 #[tokio::test]
 async fn an_answer_without_text_and_calls_is_empty() {
     for (content, finish) in [(Value::Null, "tool_calls"), (json!(""), "stop"), (json!([]), "length")] {
-        let reply = answered("200 OK", "", &completion(content, finish)).await.unwrap();
+        let reply = turn_with_answer("200 OK", "", &completion(content, finish)).await.unwrap();
         assert_eq!((reply.text.as_str(), reply.calls.len(), reply.truncated), ("", 0, finish == "length"));
     }
 }
 
 #[tokio::test]
 async fn a_model_that_declines_is_refused_and_not_asked_again() {
-    let filtered = failed("200 OK", "", &completion(json!(""), "content_filter")).await;
+    let filtered = turn_with_failure("200 OK", "", &completion(json!(""), "content_filter")).await;
     let body = json!({"choices": [{"message": {"content": null, "refusal": "I will not"}, "finish_reason": "stop"}]});
-    let declined = failed("200 OK", "", &body.to_string()).await;
+    let declined = turn_with_failure("200 OK", "", &body.to_string()).await;
     for error in [filtered, declined] {
         assert_eq!(error.class, ErrorClass::Refused);
         assert!(error.message.contains("declined to answer") && !error.retryable(true), "{error}");
@@ -218,7 +220,7 @@ async fn a_model_that_declines_is_refused_and_not_asked_again() {
 
 #[tokio::test]
 async fn an_answer_is_bounded_in_size_and_time() {
-    let huge = failed("200 OK", "", &completion(json!("x".repeat(5000)), "stop")).await;
+    let huge = turn_with_failure("200 OK", "", &completion(json!("x".repeat(5000)), "stop")).await;
     assert_eq!(huge.class, ErrorClass::TooLarge);
     let server = Server::start(Behaviour::Hang(String::new())).await;
     let hasty = TurnRequest { timeout: Duration::from_millis(100), ..request(server.url("/v1")) };
