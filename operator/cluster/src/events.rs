@@ -157,7 +157,7 @@ impl Reporter {
     /// Queues a report, or drops it if the queue is full.
     pub fn report(&self, report: Report) {
         if self.to.try_send(report).is_err() {
-            self.metrics.event("dropped");
+            self.metrics.count_event("dropped");
         }
     }
 }
@@ -171,7 +171,7 @@ impl Delivery {
             let until = next.as_ref().map_or_else(Instant::now, |(_, until)| *until);
             tokio::select! {
                 biased;
-                Some(result) = writing.next(), if !writing.is_empty() => self.metrics.event(result),
+                Some(result) = writing.next(), if !writing.is_empty() => self.metrics.count_event(result),
                 _ = timeout_at(until, self.priority.until_idle()), if next.is_some() && writing.len() < MAX_WRITES => {
                     if let Some((report, _)) = next.take() {
                         let event = report.into_event(&self.instance);
@@ -185,7 +185,7 @@ impl Delivery {
             }
         }
         while let Some(result) = writing.next().await {
-            self.metrics.event(result);
+            self.metrics.count_event(result);
         }
     }
 }
@@ -287,7 +287,7 @@ mod tests {
         let priority = WritePriority::default();
         let (reporter, delivery) = reporter(client(sent), "operator", priority.clone(), RequestMetrics::default());
         let delivery = tokio::spawn(delivery.run());
-        let state_write = priority.state_write();
+        let state_write = priority.begin_state_write();
         let begun = Instant::now();
         reporter.report(report("one"));
         reporter.report(report("two"));

@@ -35,7 +35,7 @@ impl FairShare {
         if self.is_for_newcomers(own, more) {
             return taken.saturating_add(more) <= self.most;
         }
-        self.is_below_share(own, taken) && taken.saturating_add(more) <= self.shared()
+        self.is_below_share(own, taken) && taken.saturating_add(more) <= self.shared_part()
     }
 
     /// Whether `more` can come from the part that is kept for namespaces that have none. One newcomer cannot take all
@@ -54,11 +54,12 @@ impl FairShare {
     /// Whether a namespace has less than its share.
     #[must_use]
     pub fn is_below_share(self, own: usize, taken: usize) -> bool {
-        let shared = self.shared();
+        let shared = self.shared_part();
         own == 0 || own * (shared - self.alone) < self.alone * shared.saturating_sub(taken)
     }
 
-    fn shared(self) -> usize {
+    /// Returns the part that is not kept for namespaces that have none.
+    fn shared_part(self) -> usize {
         self.most - self.kept
     }
 }

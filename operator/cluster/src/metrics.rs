@@ -27,21 +27,22 @@ impl RequestMetrics {
     }
 
     /// Counts a request that reads, by any part of the operator.
-    pub fn read(&self, verb: &str, resource: String) {
+    pub fn count_read(&self, verb: &str, resource: String) {
         self.reads.get_or_create(&vec![("resource", resource), ("verb", verb.to_owned())]).inc();
     }
 
     /// Counts a write.
-    pub fn wrote(&self, kind: &'static str, verb: &'static str, result: &'static str) {
+    pub fn count_write(&self, kind: &'static str, verb: &'static str, result: &'static str) {
         self.writes.get_or_create(&vec![("kind", kind), ("verb", verb), ("result", result)]).inc();
     }
 
-    pub(crate) fn event(&self, result: &'static str) {
+    /// Counts an Event.
+    pub(crate) fn count_event(&self, result: &'static str) {
         self.events.get_or_create(&vec![("result", result)]).inc();
     }
 
     /// Counts a watch that failed.
-    pub fn watch_failed(&self, kind: &'static str) {
+    pub fn count_failed_watch(&self, kind: &'static str) {
         self.watch_failures.get_or_create(&vec![("kind", kind)]).inc();
     }
 }

@@ -330,7 +330,7 @@ impl ApiRequests {
         verb: &'static str,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, kube::Error> {
-        let busy = self.priority.state_write();
+        let busy = self.priority.begin_state_write();
         let answer = request.await;
         drop(busy);
         let result = match answer.as_ref().err().map(status_code) {
@@ -339,7 +339,7 @@ impl ApiRequests {
             Some(Some(_)) => "refused",
             Some(None) => "lost",
         };
-        self.metrics.wrote(kind, verb, result);
+        self.metrics.count_write(kind, verb, result);
         answer
     }
 }

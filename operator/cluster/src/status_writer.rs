@@ -70,14 +70,14 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
                 store.mark_stale(&name);
                 Err(Error::Conflict(name.as_a::<K>()))
             }
-            Err(error) if status_code(&error) == Some(409) => self.patch(observed, &next, tests).await,
+            Err(error) if status_code(&error) == Some(409) => self.write_by_patch(observed, &next, tests).await,
             Err(error) => Err(handle_refusal(store, observed, error)),
         }
     }
 
     /// Writes the status of an object that has a newer version. If only metadata such as labels changed, a patch with
     /// tests succeeds, so that frequent changes of labels cannot starve the write.
-    async fn patch(&self, observed: &K, next: &K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
+    async fn write_by_patch(&self, observed: &K, next: &K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
         let Self { requests, store, .. } = self;
         let name = Name::of(observed);
         let conflict = || Error::Conflict(name.as_a::<K>());

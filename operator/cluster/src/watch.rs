@@ -144,7 +144,7 @@ pub async fn follow_selected<K: DecodedKind>(
                 }
             }
             WatchError::Failed { why, unknown_kind } => {
-                metrics.watch_failed(K::KIND);
+                metrics.count_failed_watch(K::KIND);
                 if failures.is_power_of_two() && watch.to.send(WatchEvent::Broken { why, unknown_kind }).await.is_err()
                 {
                     return;

@@ -25,7 +25,7 @@ impl Default for WritePriority {
 impl WritePriority {
     /// Counts a state write until the result is dropped.
     #[must_use]
-    pub fn state_write(&self) -> WriteInFlight {
+    pub fn begin_state_write(&self) -> WriteInFlight {
         self.writing.send_modify(|writing| *writing += 1);
         WriteInFlight { writing: Arc::clone(&self.writing) }
     }

@@ -90,7 +90,7 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let after = result.status.phase;
     let is_partial = before == after && result.status.outcome.is_none() && result.events.is_empty();
-    if is_partial && let Some(wait) = context.caches.partial_tallies.wait(name, Instant::now()) {
+    if is_partial && let Some(wait) = context.caches.partial_tallies.time_to_wait(name, Instant::now()) {
         let due = now.at.after(wait);
         return Ok(Some(result.wake_at.map_or(due, |wake_at| wake_at.min(due))));
     }

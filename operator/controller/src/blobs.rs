@@ -110,7 +110,7 @@ impl ClusterBlobs {
         let turn = self.turns.take(&owner.namespace.as_str().into(), 1).await;
         let answer = self.send_request::<IgnoredAny>(request).await;
         drop(turn);
-        self.metrics.requests().wrote("Blob", "create", if answer.is_ok() { "ok" } else { "refused" });
+        self.metrics.requests().count_write("Blob", "create", if answer.is_ok() { "ok" } else { "refused" });
         match answer {
             Ok(_) => Ok(true),
             Err(error) if status_code(&error) == Some(409) => Ok(false),

@@ -79,12 +79,15 @@ impl DeletedNamespaces {
 }
 
 impl State {
+    /// Adds a namespace to the list that is being read.
     fn list(&mut self, meta: &ObjectMeta) {
         if let Some(listed) = &mut self.listed {
             listed.insert(meta.name.clone().unwrap_or_default());
         }
     }
 
+    /// Records the deletion of a namespace, or removes an earlier deletion if a newer namespace has the name. Returns
+    /// the name if the deletion has begun or is over.
     fn record(&mut self, meta: &ObjectMeta) -> Option<Arc<str>> {
         let (name, uid) = name_and_uid(meta);
         let known = self.deletions.get(name);
@@ -108,6 +111,7 @@ impl State {
         }
     }
 
+    /// Removes the deletion of a namespace that is gone. Returns the name.
     fn forget(&mut self, meta: &ObjectMeta) -> Option<Arc<str>> {
         let (name, uid) = name_and_uid(meta);
         self.deletions.get(name).filter(|known| known.uid == uid)?;

@@ -131,35 +131,35 @@ pub fn watch(
     targets: &ProtectedAddresses,
     metrics: &SharedMetrics,
 ) -> impl Future<Output = ()> + Send + use<> {
-    let (home, name) = KUBERNETES;
-    let all = watcher::Config::default;
-    let server = || watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let own = &targets.namespace;
+    let (server_namespace, server_name) = KUBERNETES;
+    let every_object = watcher::Config::default;
+    let only_server = || watcher::Config::default().fields(&format!("metadata.name={server_name}"));
+    let own_namespace = &targets.namespace;
     let publisher = |what| {
         targets.protected.announce(what);
         AddressPublisher { what, protected: targets.protected.clone(), metrics: SharedMetrics::clone(metrics) }
     };
     let watches: Vec<BoxFuture<'static, ()>> = vec![
-        watch_kind::<NodeObject>(Api::all(client.clone()), all(), publisher("a node of the cluster")).boxed(),
+        watch_kind::<NodeObject>(Api::all(client.clone()), every_object(), publisher("a node of the cluster")).boxed(),
         watch_kind::<ServiceObject>(
-            Api::namespaced(client.clone(), own),
-            all(),
+            Api::namespaced(client.clone(), own_namespace),
+            every_object(),
             publisher("a Service of the operator's own namespace"),
         )
         .boxed(),
         watch_kind::<SliceObject>(
-            Api::namespaced(client.clone(), own),
-            all(),
+            Api::namespaced(client.clone(), own_namespace),
+            every_object(),
             publisher("a pod of the operator's own namespace"),
         )
         .boxed(),
         watch_kind::<ServiceObject>(
-            Api::namespaced(client.clone(), home),
-            server(),
+            Api::namespaced(client.clone(), server_namespace),
+            only_server(),
             publisher("the Service of the API server"),
         )
         .boxed(),
-        watch_kind::<SliceObject>(Api::namespaced(client.clone(), home), server(), publisher("the API server")).boxed(),
+        watch_kind::<SliceObject>(Api::namespaced(client.clone(), server_namespace), only_server(), publisher("the API server")).boxed(),
     ];
     futures::future::join_all(watches).map(drop)
 }
@@ -171,6 +171,7 @@ struct AddressPublisher {
     metrics: SharedMetrics,
 }
 
+/// Watches the objects of one kind, and publishes their addresses after each change.
 async fn watch_kind<K: AddressedKind>(api: Api<K>, config: watcher::Config, to: AddressPublisher) {
     let mut known = AddressSet::default();
     let mut events = pin!(watcher(api, config).default_backoff());
@@ -187,8 +188,9 @@ async fn watch_kind<K: AddressedKind>(api: Api<K>, config: watcher::Config, to: 
 }
 
 impl AddressPublisher {
+    /// Counts a failed watch. If the addresses cannot be read at all, calls to private addresses are refused.
     fn on_watch_failed<K: AddressedKind>(&self, error: &watcher::Error) {
-        self.metrics.requests().watch_failed(K::KIND);
+        self.metrics.requests().count_failed_watch(K::KIND);
         let (code, why) = match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)

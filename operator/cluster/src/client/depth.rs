@@ -55,6 +55,7 @@ impl DepthFilter {
         }
     }
 
+    /// Follows texts and brackets by one byte. Returns the effect of the byte on the output.
     fn step(&mut self, byte: u8) -> ByteEffect {
         // No byte of a multi-byte UTF-8 character equals a quote, a backslash or a bracket.
         match byte {

@@ -16,12 +16,12 @@ pub struct ReadRequest {
 impl ReadRequest {
     /// Returns the read of a request, or `None` if it writes or watches.
     pub(crate) fn from_parts(method: &Method, uri: &Uri) -> Option<Self> {
-        let watches = uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("watch=")));
-        let Some((resource, has_name)) = resource(uri.path()) else {
+        let is_watch = uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("watch=")));
+        let Some((resource, has_name)) = parse_resource(uri.path()) else {
             return (method == Method::GET).then(|| Self { verb: "get", resource: uri.path().to_owned() });
         };
         let verb = match *method {
-            Method::GET if watches => return None,
+            Method::GET if is_watch => return None,
             Method::GET if has_name => "get",
             Method::GET => "list",
             Method::POST if resource.ends_with("reviews") => "create",
@@ -32,7 +32,7 @@ impl ReadRequest {
 }
 
 /// Returns the resource of a path with its subresource, and whether the path names a single object.
-fn resource(path: &str) -> Option<(String, bool)> {
+fn parse_resource(path: &str) -> Option<(String, bool)> {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     match parts.next()? {
         "api" => parts.next()?,

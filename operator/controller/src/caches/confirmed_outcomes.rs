@@ -23,7 +23,8 @@ impl Default for ConfirmedOutcomes {
 }
 
 impl ConfirmedOutcomes {
-    /// Adds the confirmed outcome of an Approval. If its digest cannot be computed, it is confirmed again later.
+    /// Adds the confirmed outcome of an Approval. An outcome without a digest is not added, and is confirmed again
+    /// later.
     pub(crate) fn add(&self, approval: &Approval, confirmed: &Outcome) {
         let Ok(digest) = Digest::of(confirmed) else { return };
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,7 +21,7 @@ pub(crate) struct PartialTallies(Mutex<HashMap<Name, Instant>>);
 
 impl PartialTallies {
     /// Returns how long a partial tally has to wait, or `None` if it is written now.
-    pub(crate) fn wait(&self, approval: &Name, now: Instant) -> Option<Duration> {
+    pub(crate) fn time_to_wait(&self, approval: &Name, now: Instant) -> Option<Duration> {
         let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = now.saturating_duration_since(*written.get(approval)?);
         INTERVAL.checked_sub(passed).filter(|wait| !wait.is_zero())
@@ -44,13 +44,13 @@ mod tests {
         let (tallies, start) = (PartialTallies::default(), Instant::now());
         let (one, other) = (Name::new("n", "one"), Name::new("n", "other"));
         let after = |millis| start + Duration::from_millis(millis);
-        assert_eq!(tallies.wait(&one, start), None);
+        assert_eq!(tallies.time_to_wait(&one, start), None);
         tallies.add(&one, start);
-        assert_eq!(tallies.wait(&one, after(400)), Some(Duration::from_millis(600)));
-        assert_eq!(tallies.wait(&other, after(400)), None, "each Approval by itself");
-        assert_eq!(tallies.wait(&one, after(1000)), None);
+        assert_eq!(tallies.time_to_wait(&one, after(400)), Some(Duration::from_millis(600)));
+        assert_eq!(tallies.time_to_wait(&other, after(400)), None, "each Approval by itself");
+        assert_eq!(tallies.time_to_wait(&one, after(1000)), None);
         tallies.add(&one, after(1000));
-        assert_eq!(tallies.wait(&one, after(1001)), Some(Duration::from_millis(999)));
+        assert_eq!(tallies.time_to_wait(&one, after(1001)), Some(Duration::from_millis(999)));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub async fn connect(arguments: &Arguments, metrics: &SharedMetrics, clock: &Ser
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let counts = metrics.requests();
     let client = signoff_cluster::connect_with_observer(config.clone(), clock, move |request| {
-        counts.read(request.verb, request.resource);
+        counts.count_read(request.verb, request.resource);
     });
     let client = client.context("preparing the client of the API server")?;
     Ok(Connection { client, config, namespace })
