@@ -111,8 +111,8 @@ impl PolicyIndex {
         inner.cluster.complete && inner.own.complete && inner.namespaces.complete
     }
 
-    /// Returns the approval policies of a namespace.
-    pub(crate) fn of(&self, namespace: &Arc<str>) -> KnownPolicies {
+    /// Returns the approval policies of a namespace, and keeps them to find the namespaces that a later change affects.
+    pub(crate) fn known_policies(&self, namespace: &Arc<str>) -> KnownPolicies {
         let mut inner = self.lock();
         if let Some(known) = inner.last_returned.get(namespace) {
             return known.clone();
@@ -264,11 +264,11 @@ mod tests {
         policy
     }
 
-    fn named(name: &str) -> ObjectMeta {
+    fn meta_named(name: &str) -> ObjectMeta {
         ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
     }
 
-    fn labelled(name: &str, env: &str) -> Namespace {
+    fn namespace_with_env(name: &str, env: &str) -> Namespace {
         let labels = BTreeMap::from([("env".to_owned(), env.to_owned())]);
         Namespace { metadata: ObjectMeta { labels: Some(labels), ..named(name) }, ..Namespace::default() }
     }
@@ -290,13 +290,13 @@ mod tests {
     fn a_change_affects_only_the_namespaces_with_other_policies() {
         let index = PolicyIndex::default();
         let (pay, lab): (Arc<str>, Arc<str>) = ("pay".into(), "lab".into());
-        apply_namespace(&index, labelled("pay", "prod"));
-        apply_namespace(&index, labelled("lab", "dev"));
-        assert_eq!((index.of(&pay), index.of(&lab)), (Ok(Arc::default()), Ok(Arc::default())));
+        apply_namespace(&index, namespace_with_env("pay", "prod"));
+        apply_namespace(&index, namespace_with_env("lab", "dev"));
+        assert_eq!((index.known_policies(&pay), index.known_policies(&lab)), (Ok(Arc::default()), Ok(Arc::default())));
         assert_eq!(apply_policy(&index, WatchEvent::Applied(Box::new(prod()))), [Arc::clone(&pay)]);
-        assert_ne!(index.of(&pay), Ok(Arc::default()));
-        assert_eq!(apply_namespace(&index, labelled("lab", "prod")), [Arc::clone(&lab)]);
-        assert_eq!(apply_namespace(&index, labelled("lab", "prod")), [] as [Arc<str>; 0], "nothing is new");
+        assert_ne!(index.known_policies(&pay), Ok(Arc::default()));
+        assert_eq!(apply_namespace(&index, namespace_with_env("lab", "prod")), [Arc::clone(&lab)]);
+        assert_eq!(apply_namespace(&index, namespace_with_env("lab", "prod")), [] as [Arc<str>; 0], "nothing is new");
         assert_eq!(apply_policy(&index, WatchEvent::Deleted(prod().metadata)), [lab, pay]);
     }
 
@@ -304,41 +304,41 @@ mod tests {
     fn an_unreadable_policy_is_an_error_where_it_can_apply() {
         let index = PolicyIndex::default();
         let (pay, lab): (Arc<str>, Arc<str>) = ("pay".into(), "lab".into());
-        assert!(index.of(&pay).is_ok());
+        assert!(index.known_policies(&pay).is_ok());
         let unreadable =
             |listed| WatchEvent::Unreadable { meta: prod().metadata, why: "no such verdict".into(), listed };
         assert_eq!(apply_policy(&index, unreadable(false)), [Arc::clone(&pay)]);
-        assert!(index.of(&lab).unwrap_err().contains("ClusterApprovalPolicy prod cannot be read"));
+        assert!(index.known_policies(&lab).unwrap_err().contains("ClusterApprovalPolicy prod cannot be read"));
         for event in [WatchEvent::Listing, unreadable(true), WatchEvent::ListDone("2".into())] {
             apply_policy(&index, event);
         }
-        assert!(index.of(&pay).is_err(), "it is still there");
+        assert!(index.known_policies(&pay).is_err(), "it is still there");
         for event in [WatchEvent::Listing, WatchEvent::ListDone("3".into())] {
             apply_policy(&index, event);
         }
-        assert!(index.of(&pay).is_ok(), "it was deleted while nobody watched");
+        assert!(index.known_policies(&pay).is_ok(), "it was deleted while nobody watched");
     }
 
     #[test]
     fn policies_are_an_error_while_the_needed_labels_are_unknown() {
         let index = PolicyIndex::default();
         let new: Arc<str> = "new".into();
-        assert!(index.of(&new).is_ok(), "no policy asks for labels");
+        assert!(index.known_policies(&new).is_ok(), "no policy asks for labels");
         apply_policy(&index, WatchEvent::Applied(Box::new(prod())));
-        assert!(index.of(&new).unwrap_err().contains("labels of namespace new have not been read yet"));
-        assert_eq!(apply_namespace(&index, labelled("new", "dev")), [Arc::clone(&new)]);
-        assert!(index.of(&new).is_ok());
+        assert!(index.known_policies(&new).unwrap_err().contains("labels of namespace new have not been read yet"));
+        assert_eq!(apply_namespace(&index, namespace_with_env("new", "dev")), [Arc::clone(&new)]);
+        assert!(index.known_policies(&new).is_ok());
     }
 
     #[test]
     fn labels_of_a_namespace_that_was_not_received_are_unknown_and_not_empty() {
         let index = PolicyIndex::default();
         assert_eq!(index.labels("pay"), None);
-        apply_namespace(&index, labelled("pay", "prod"));
+        apply_namespace(&index, namespace_with_env("pay", "prod"));
         assert_eq!(index.labels("pay"), Some(BTreeMap::from([("env".to_owned(), "prod".to_owned())])));
-        apply_namespace(&index, Namespace { metadata: named("lab"), ..Namespace::default() });
+        apply_namespace(&index, Namespace { metadata: meta_named("lab"), ..Namespace::default() });
         assert_eq!(index.labels("lab"), Some(BTreeMap::new()));
-        let event = WatchEvent::<Namespace>::Unreadable { meta: named("odd"), why: "odd".into(), listed: false };
+        let event = WatchEvent::<Namespace>::Unreadable { meta: meta_named("odd"), why: "odd".into(), listed: false };
         index.apply_change(|inner| inner.namespaces.apply(event, &Arc::default(), |_| BTreeMap::new()));
         assert_eq!(index.labels("odd"), Some(BTreeMap::new()), "to wait for them does not help");
     }

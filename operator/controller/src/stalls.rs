@@ -95,34 +95,34 @@ mod tests {
         Key::Workflow(Name::new("n", "w"))
     }
 
-    fn refused(what: &str) -> Error {
+    fn refusal_of(what: &str) -> Error {
         Error::of(what)(kube::Error::Service("no".into()))
     }
 
     #[test]
     fn a_failure_is_reported_once_after_a_minute() {
         let stalls = Stalls::default();
-        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(0)), None);
+        assert_eq!(stalls.record_failure(&key(), &refusal_of("creating a"), at(0)), None);
         assert_eq!(stalls.due(&key()), Some(at(60)));
-        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(59)), None);
+        assert_eq!(stalls.record_failure(&key(), &refusal_of("creating a"), at(59)), None);
         let overdue = |is_new| Some(OverdueStall { since: at(0), is_new });
-        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(60)), overdue(true));
+        assert_eq!(stalls.record_failure(&key(), &refusal_of("creating a"), at(60)), overdue(true));
         assert_eq!((stalls.due(&key()), stalls.count()), (None, 1));
-        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(90)), overdue(false));
+        assert_eq!(stalls.record_failure(&key(), &refusal_of("creating a"), at(90)), overdue(false));
         stalls.record_success(&key());
         assert_eq!(stalls.count(), 0);
-        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(100)), None);
+        assert_eq!(stalls.record_failure(&key(), &refusal_of("creating a"), at(100)), None);
     }
 
     #[test]
     fn another_operation_begins_another_stall() {
         let stalls = Stalls::default();
-        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(0)), None);
-        assert_eq!(stalls.record_failure(&key(), &refused("creating b"), at(50)), None);
+        assert_eq!(stalls.record_failure(&key(), &refusal_of("creating a"), at(0)), None);
+        assert_eq!(stalls.record_failure(&key(), &refusal_of("creating b"), at(50)), None);
         assert_eq!(stalls.record_failure(&key(), &Error::conflict("it".to_owned()), at(70)), None);
-        assert_eq!(stalls.record_failure(&key(), &refused("creating b"), at(100)), None);
+        assert_eq!(stalls.record_failure(&key(), &refusal_of("creating b"), at(100)), None);
         assert_eq!(
-            stalls.record_failure(&key(), &refused("creating b"), at(110)),
+            stalls.record_failure(&key(), &refusal_of("creating b"), at(110)),
             Some(OverdueStall { since: at(50), is_new: true })
         );
     }

@@ -87,7 +87,7 @@ impl CachedObjects {
 impl Context {
     /// Waits until the evaluation of an object is useless, because the object or its run has changed.
     pub(crate) async fn until_useless(&self, observed: &ObservedObject) {
-        let withdrawals = self.evaluations.withdrawals.of(&observed.name.namespace);
+        let withdrawals = self.evaluations.withdrawals.notifier_of(&observed.name.namespace);
         loop {
             let news = withdrawals.notified();
             if self.objects.is_useless(observed, EvaluationStage::Runs) {
@@ -185,7 +185,7 @@ impl Withdrawals {
     }
 
     /// Returns the notifier of the withdrawals in a namespace, which is shared while it is in use.
-    fn of(&self, namespace: &Arc<str>) -> Arc<Notify> {
+    fn notifier_of(&self, namespace: &Arc<str>) -> Arc<Notify> {
         let mut waiting = self.lock();
         if let Some(known) = waiting.get(namespace).and_then(Weak::upgrade) {
             return known;

@@ -132,7 +132,7 @@ impl Providers {
     pub fn left_out(&self, namespace: &str, provider: &Provider, model: &str) -> Vec<String> {
         let Ok((protocol, base_url)) = protocol_of(provider) else { return Vec::new() };
         let server = ServerKey::new(namespace, protocol, base_url, model);
-        self.dialects.of(&server).into_iter().collect()
+        self.dialects.fields_left_out(&server).into_iter().collect()
     }
 }
 

@@ -156,7 +156,7 @@ fn status(store: &Store<Workflow>, name: &str) -> String {
 }
 
 /// Returns the object with another status message, as if a webhook had changed it.
-fn changed(mut object: Workflow) -> Workflow {
+fn with_changed_message(mut object: Workflow) -> Workflow {
     object.status.get_or_insert_default().message = Some("changed on its way".to_owned());
     object
 }
@@ -223,7 +223,7 @@ fn a_stored_object_that_differs_from_the_sent_object_is_news() {
         for object in [small, big] {
             let name = Name::of(&object);
             let version = object.resource_version().unwrap();
-            let object = changed(object);
+            let object = with_changed_message(object);
             assert!(if by_list { store.list(object.clone()) } else { store.apply(object.clone()) }, "{name}");
             assert_eq!(message(&store, &name.name).as_deref(), Some("changed on its way"));
             assert!(!store.is_own(&name, &version), "whoever wrote it looks again");
@@ -248,7 +248,7 @@ fn only_the_end_of_a_sent_object_is_compared_with_a_summary() {
     let name = Name::new("n", "w");
     store.record_sent(workflow("10", "Succeeded"));
     store.keep_summary(&name);
-    assert!(!store.apply(changed(workflow("10", "Succeeded"))), "nothing of what was sent is kept");
+    assert!(!store.apply(with_changed_message(workflow("10", "Succeeded"))), "nothing of what was sent is kept");
     store.record_sent(workflow("11", "Succeeded"));
     store.keep_summary(&name);
     assert!(store.apply(workflow("11", "Waiting")), "it is not over as it is stored");
@@ -264,9 +264,9 @@ fn an_answer_after_its_watch_event_keeps_the_stored_object() {
     assert!(store.apply(workflow("10", "Waiting")));
     store.record_sent(workflow("10", "Waiting"));
     assert!(store.is_own(&name, "10"), "it is what was sent");
-    assert!(store.apply(changed(workflow("11", "Waiting"))));
+    assert!(store.apply(with_changed_message(workflow("11", "Waiting"))));
     let recorded = store.record_sent(workflow("11", "Waiting"));
-    assert_eq!(*recorded, changed(workflow("11", "Waiting")), "the write works on with what is stored");
+    assert_eq!(*recorded, with_changed_message(workflow("11", "Waiting")), "the write works on with what is stored");
     assert_eq!(message(&store, "w").as_deref(), Some("changed on its way"));
     assert!(!store.is_own(&name, "11"));
 }
@@ -276,7 +276,7 @@ fn a_read_replaces_the_sent_object() {
     let store = Store::default();
     let name = Name::new("n", "w");
     store.record_sent(workflow("10", "Waiting"));
-    store.record(changed(workflow("10", "Waiting")));
+    store.record(with_changed_message(workflow("10", "Waiting")));
     assert_eq!(message(&store, "w").as_deref(), Some("changed on its way"));
     assert!(store.is_own(&name, "10"), "whoever asked knows it");
 }
@@ -289,10 +289,10 @@ fn the_size_of_each_version_is_counted_once() {
     let memory = |workflow: &Workflow| JsonSize::of(workflow).memory();
     assert_eq!(store.memory_of(&name), memory(&workflow("9", "Waiting")));
     assert!(store.lock().entries[&name].counted);
-    store.record_sent(changed(workflow("10", "Waiting")));
+    store.record_sent(with_changed_message(workflow("10", "Waiting")));
     assert!(!store.lock().entries[&name].counted);
     store.release(&name);
-    assert_eq!(store.memory_of(&name), memory(&changed(workflow("10", "Waiting"))));
+    assert_eq!(store.memory_of(&name), memory(&with_changed_message(workflow("10", "Waiting"))));
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn the_pod_that_has_waited_longest_starts_first() {
 
 /// Returns a Pod of the Workflow `a` with a running sidecar that others injected. `has_ended` says whether its step has
 /// ended, or runs too.
-fn injected(has_ended: bool) -> StepPod {
+fn pod_with_sidecar(has_ended: bool) -> StepPod {
     let running = json!({"running": {"startedAt": "2026-11-22T09:30:05Z"}});
     let ended = json!({"terminated": {"exitCode": 0, "finishedAt": "2026-11-22T09:31:00Z"}});
     let step = if has_ended { ended } else { running.clone() };
@@ -84,7 +84,7 @@ fn a_pod_whose_step_has_ended_holds_no_slot_although_a_sidecar_runs_on() {
     for has_ended in [false, true] {
         let index = Arc::new(PodIndex::default());
         let quota = quota_on(Arc::clone(&index), 1, 1);
-        index.record(injected(has_ended));
+        index.record(pod_with_sidecar(has_ended));
         let ticket = ticket(1, "b", "b");
         if has_ended {
             let _slot = take_slot(&quota, &ticket);

@@ -32,7 +32,7 @@ pub(super) struct Refusal {
 
 /// Plans a run, and decides whether it continues. A run that was accepted before ends only if its spec was changed.
 pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDecision, Error> {
-    let policies = match context.objects.policies.of(&seen.name.namespace) {
+    let policies = match context.objects.policies.known_policies(&seen.name.namespace) {
         Ok(policies) => policies,
         // Nothing starts any more in a run that is being cancelled, so it needs no policies.
         Err(_) if seen.workflow.spec.cancel == Some(true) => Arc::default(),

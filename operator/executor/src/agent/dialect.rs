@@ -71,7 +71,7 @@ pub(super) struct Dialects(Mutex<BTreeMap<ServerKey, LeftOut>>);
 
 impl Dialects {
     /// Returns the fields that are left out for a server.
-    pub(super) fn of(&self, server: &ServerKey) -> LeftOut {
+    pub(super) fn fields_left_out(&self, server: &ServerKey) -> LeftOut {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(server).cloned().unwrap_or_default()
     }
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    fn refused(status: u16, body: &Value) -> Option<String> {
+    fn learned_field(status: u16, body: &Value) -> Option<String> {
         let optional =
             ["max_tokens", "temperature", "stream", "stream_options", "reasoning_content"].map(str::to_owned);
         refused_field(status, body.to_string().as_bytes(), &optional).cloned()
@@ -208,10 +208,10 @@ mod tests {
             (said("temperature must be at most 1"), None),
             (json!("temperature"), None),
         ] {
-            assert_eq!(refused(400, &body).as_deref(), field, "{body}");
-            assert_eq!(refused(422, &body).as_deref(), field, "{body}");
+            assert_eq!(learned_field(400, &body).as_deref(), field, "{body}");
+            assert_eq!(learned_field(422, &body).as_deref(), field, "{body}");
             for status in [401, 403, 404, 413, 429, 500, 503] {
-                assert_eq!(refused(status, &body), None, "{status} {body}");
+                assert_eq!(learned_field(status, &body), None, "{status} {body}");
             }
         }
         assert_eq!(refused_field(400, b"temperature unsupported", &["temperature".to_owned()]), None, "no JSON");
@@ -222,11 +222,11 @@ mod tests {
     fn a_field_that_an_error_only_quotes_is_not_learned() {
         let failed =
             json!({"error": {"message": "Failed to call a function", "failed_generation": "temperature is unknown"}});
-        assert_eq!(refused(400, &failed), None);
+        assert_eq!(learned_field(400, &failed), None);
         let apart = json!({"error": {"message": "The model is not supported"}, "detail": [{"msg": "temperature must be at most 1"}]});
-        assert_eq!(refused(400, &apart), None, "the word and the name are of two sentences");
+        assert_eq!(learned_field(400, &apart), None, "the word and the name are of two sentences");
         let many: Vec<_> = (0..10_000).map(|n| json!({"message": n.to_string()})).collect();
-        assert_eq!(refused(400, &json!({"detail": many})), None);
+        assert_eq!(learned_field(400, &json!({"detail": many})), None);
         let long = "x".repeat(MAX_NAME + 1);
         let body = json!({"message": format!("{long} is not supported")}).to_string();
         assert_eq!(refused_field(400, body.as_bytes(), &[long]), None);
@@ -236,10 +236,10 @@ mod tests {
     fn a_refused_stream_is_learned_from_a_server_error_too() {
         let said = |message: &str| json!({"error": {"message": message}});
         for status in [400, 422, 500, 501] {
-            assert_eq!(refused(status, &said("Cannot use tools with stream")).as_deref(), Some("stream"), "{status}");
+            assert_eq!(learned_field(status, &said("Cannot use tools with stream")).as_deref(), Some("stream"), "{status}");
         }
-        assert_eq!(refused(500, &said("temperature is not supported")), None);
-        assert_eq!(refused(503, &said("stream is not supported")), None);
+        assert_eq!(learned_field(500, &said("temperature is not supported")), None);
+        assert_eq!(learned_field(503, &said("stream is not supported")), None);
     }
 
     #[test]
@@ -253,15 +253,15 @@ mod tests {
         let dialects = Dialects::default();
         let without = LeftOut::from(["temperature".to_owned()]);
         dialects.learn(key("n", "https://a", "m"), without.clone());
-        assert_eq!(dialects.of(&key("n", "https://a", "m")), without);
+        assert_eq!(dialects.fields_left_out(&key("n", "https://a", "m")), without);
         for other in [key("n", "https://a", "n"), key("n", "https://b", "m"), key("o", "https://a", "m")] {
-            assert!(dialects.of(&other).is_empty(), "{other:?}");
+            assert!(dialects.fields_left_out(&other).is_empty(), "{other:?}");
         }
         let many: LeftOut = (0..=MOST_FIELDS).map(|number| number.to_string()).collect();
         dialects.learn(key("n", "https://a", "m"), many);
-        assert_eq!(dialects.of(&key("n", "https://a", "m")), without);
+        assert_eq!(dialects.fields_left_out(&key("n", "https://a", "m")), without);
         dialects.forget(&key("n", "https://a", "m"));
-        assert!(dialects.of(&key("n", "https://a", "m")).is_empty());
+        assert!(dialects.fields_left_out(&key("n", "https://a", "m")).is_empty());
         for number in 0..2 * MAX_SERVERS {
             dialects.learn(key("n", "https://c", &number.to_string()), LeftOut::new());
         }

@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    fn asked(text: &str) -> TurnRequest {
+    fn request_with_text(text: &str) -> TurnRequest {
         turn(vec![Message::text(Role::User, text)])
     }
 
@@ -159,7 +159,7 @@ mod tests {
             Message::text(Role::User, "hi there"),
         ]);
         assert_eq!(text(&script, &request), "hello");
-        assert_eq!(text(&script, &asked("a refund")), "Dear customer");
+        assert_eq!(text(&script, &request_with_text("a refund")), "Dear customer");
         // The same turn again has the same reply.
         assert_eq!(text(&script, &request), "hello");
     }
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn calls_of_an_agent_without_tools_are_refused() {
         let script = script(json!([{"text": "I write.", "calls": [{"tool": "letter"}]}]));
-        let error = answer(&script, &asked("write")).unwrap_err();
+        let error = answer(&script, &request_with_text("write")).unwrap_err();
         assert_eq!(error.class, ErrorClass::Invalid);
         assert!(error.message.contains("give it tools, or remove `calls`"), "{error}");
         assert!(answer(&script, &with_tools(vec![Message::text(Role::User, "write")])).is_ok());
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn usage_counts_words_of_system_messages_calls_results_and_answer() {
-        let reply = answer(&script(json!([{"text": "one two three"}])), &asked(" a  b\nc ")).unwrap();
+        let reply = answer(&script(json!([{"text": "one two three"}])), &request_with_text(" a  b\nc ")).unwrap();
         assert_eq!(reply.usage, Some(Usage { input_tokens: 5, output_tokens: 3, ..Usage::default() }));
         let script = script(json!([{"text": "one", "calls": [{"tool": "letter", "arguments": {"to": "a b"}}]}]));
         let messages = vec![assistant_with(&[("call_1", r#"{"to": "me"}"#)]), Message::result("call_1", "sent it")];
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_script_without_a_fitting_reply_is_an_error_with_a_remedy() {
-        let error = answer(&script(json!([{"contains": "x", "text": "y"}])), &asked("abc")).unwrap_err();
+        let error = answer(&script(json!([{"contains": "x", "text": "y"}])), &request_with_text("abc")).unwrap_err();
         assert_eq!(error.class, ErrorClass::Invalid);
         assert!(error.message.contains("none of the 1 scripted replies fits"), "{error}");
         assert!(!error.retryable(true));

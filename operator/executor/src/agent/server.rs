@@ -50,7 +50,7 @@ impl ModelServer<'_> {
     /// remembers these fields if the turn then succeeds.
     pub(super) async fn turn(&self, request: &TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
         let server = ServerKey::new(&request.namespace, self.protocol, self.base_url, &request.model);
-        let known = self.dialects.of(&server);
+        let known = self.dialects.fields_left_out(&server);
         let mut left_out = known.clone();
         // Each round leaves out one more field, up to a limit.
         loop {

@@ -244,7 +244,7 @@ fn embeddings(address: Ipv4Addr) -> Vec<Ipv6Addr> {
 }
 
 #[test]
-fn no_spelling_of_a_refused_ipv4_address_is_reached() {
+fn no_spelling_of_a_refused_ipv4_address_is_allowed() {
     for address in rows()
         .filter(|row| matches!(row.class.verdict, RangeVerdict::Refused | RangeVerdict::Metadata))
         .flat_map(|row| row.network.ends())
@@ -262,7 +262,7 @@ fn no_spelling_of_a_refused_ipv4_address_is_reached() {
 }
 
 #[test]
-fn every_spelling_of_an_allowed_ipv4_address_is_reached_and_its_embeddings_are_not() {
+fn every_spelling_of_an_allowed_ipv4_address_is_allowed_and_its_embeddings_are_not() {
     for address in [Ipv4Addr::new(8, 8, 4, 4), Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 168, 255, 255)] {
         for spelling in spellings(address) {
             assert_allowed(&spelling);
