@@ -89,7 +89,7 @@ impl<'a> PatternResult<'a> {
 
 /// Returns the newest visible response with the edits of people, or `null` if there is no response.
 fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: Seq) -> Result<Value, RenderError> {
-    let newest = step_scope.newest(run, seq, |record| scope::has_answer(run, record, seq));
+    let newest = step_scope.newest_where(run, seq, |record| scope::has_answer(run, record, seq));
     match newest {
         Some(newest) => Ok(scope::response(run, step_scope, &newest, seq)?.0),
         None => Ok(Value::Null),

@@ -183,7 +183,7 @@ impl Plan {
                 Digest::of_bytes(b"")
             }
         };
-        let inputs = inputs::values(&spec.inputs, &mut validator);
+        let inputs = inputs::resolve_values(&spec.inputs, &mut validator);
         validator.providers(spec);
         let agents = validator.agents(spec);
         let gates = Gates::of(spec);

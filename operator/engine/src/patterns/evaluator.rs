@@ -113,7 +113,7 @@ async fn judge<'a>(
     match steps::perform(run, step_scope, &plan.evaluator, ".evaluator", Some(&parser)).await? {
         StepResult::Answered(answer) => {
             let (score, evaluation) =
-                steps::parse_again(run, || parse_evaluation(&answer)).map_err(EarlyEnd::Failed)?;
+                steps::parse_settled_answer(run, || parse_evaluation(&answer)).map_err(EarlyEnd::Failed)?;
             let origins = origins_of_answer(run, step_scope, &plan.evaluator, ".evaluator").await?;
             Ok(JudgedDraft { draft: draft.clone(), evaluation, score, origins })
         }

@@ -115,7 +115,7 @@ fn view_branches<'a>(
             let parts: Vec<_> = [branch.name.as_str()].iter().chain(fields).map(|name| PathPart::field(name)).collect();
             wanted.reads("branches", &parts)
         };
-        let records = step_scope.seen(run, seq);
+        let records = step_scope.newest_records(run, seq);
         let view_step = |record: &VisibleRecord<'a>| {
             let name = record.step.name.as_str();
             let view = scope::view(run, &step_scope, record, seq, &|field| is_read(&["steps", name, field]))?;

@@ -62,7 +62,7 @@ async fn choose<'a>(
             StepResult::Answered(answer) => answer,
             _ => return Err(EarlyEnd::Failed("the router was skipped, so no route was chosen".to_owned())),
         };
-        let chosen = steps::parse_again(run, || parse_route(&answer, &names)).map_err(EarlyEnd::Failed)?;
+        let chosen = steps::parse_settled_answer(run, || parse_route(&answer, &names)).map_err(EarlyEnd::Failed)?;
         let origins = origins_of_answer(run, step_scope, &routing.router, ".router").await?;
         let Some(review) = &routing.review else { return Ok((chosen, answer, origins)) };
         let shown = ReviewSubject::of(".router", &chosen).made_of(origins.clone());

@@ -14,7 +14,7 @@ use super::{
 
 /// Returns the value of every input: the given value, else the default, else null. Reports invalid declarations and
 /// values.
-pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<String, Value> {
+pub(crate) fn resolve_values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<String, Value> {
     let mut values = Map::new();
     for (at, input) in inputs.iter().enumerate() {
         let field = |part: &str| format!("spec.inputs[{at}].{part}");
@@ -25,14 +25,14 @@ pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<Str
         if matches!(input.type_, Some(InputType::Integer | InputType::Number)) && is_identifier_name(&input.name) {
             validator.warn(&field("type"), &identifier_advice(&input.name));
         }
-        for (given, part) in [(&input.default, "default"), (&input.value, "value")] {
-            if let Some(given) = given
-                && let Err(why) = check_value(input, &given.0)
+        for (stored, part) in [(&input.default, "default"), (&input.value, "value")] {
+            if let Some(stored) = stored
+                && let Err(why) = check_value(input, &stored.0)
             {
                 validator.error(field(part), format!("input {}: {why}", input.name));
             }
         }
-        let value = input.value.as_ref().or(input.default.as_ref()).map(|given| whole(&given.0));
+        let value = input.value.as_ref().or(input.default.as_ref()).map(|stored| normalize_numbers(&stored.0));
         if value.is_none() && input.required == Some(true) {
             validator.error(field("value"), format!("input {} is required: give it a value", input.name));
         }
@@ -44,7 +44,7 @@ pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<Str
 }
 
 /// Replaces numbers such as `1.0` and `1e3` by integers, as the API server stores them.
-fn whole(value: &Value) -> Value {
+fn normalize_numbers(value: &Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() && inexact(number).is_none() => {
             match number.as_f64().filter(|double| double.fract() == 0.0) {
@@ -52,9 +52,9 @@ fn whole(value: &Value) -> Value {
                 None => value.clone(),
             }
         }
-        Value::Array(items) => items.iter().map(whole).collect(),
+        Value::Array(items) => items.iter().map(normalize_numbers).collect(),
         Value::Object(fields) => {
-            fields.iter().map(|(name, inner)| (name.clone(), whole(inner))).collect::<Map<_, _>>().into()
+            fields.iter().map(|(name, inner)| (name.clone(), normalize_numbers(inner))).collect::<Map<_, _>>().into()
         }
         other => other.clone(),
     }
@@ -66,7 +66,7 @@ fn check_value(input: &Input, value: &Value) -> Result<(), String> {
     let (has_type, word) = match kind {
         InputType::String => (value.is_string(), "a string"),
         InputType::Number => (value.is_number(), "a number"),
-        InputType::Integer => (whole(value).is_i64() || value.is_u64(), "an integer"),
+        InputType::Integer => (normalize_numbers(value).is_i64() || value.is_u64(), "an integer"),
         InputType::Boolean => (value.is_boolean(), "true or false"),
         InputType::Object => (value.is_object(), "an object"),
         InputType::Array => (value.is_array(), "an array"),
@@ -74,7 +74,7 @@ fn check_value(input: &Input, value: &Value) -> Result<(), String> {
     if !has_type {
         return Err(format!("it must be {word}, as its type says"));
     }
-    if !input.enum_.is_empty() && !input.enum_.iter().any(|allowed| whole(&allowed.0) == whole(value)) {
+    if !input.enum_.is_empty() && !input.enum_.iter().any(|allowed| normalize_numbers(&allowed.0) == normalize_numbers(value)) {
         let allowed: Vec<_> = input.enum_.iter().map(|v| v.0.to_string()).collect();
         return Err(format!("it must be one of {}", allowed.join(", ")));
     }

@@ -154,7 +154,7 @@ pub(crate) fn general<'a>(
     );
     // Every part is tried, so that all missing values are fetched at once.
     let parts = [
-        step_scope.records(run, &wanted, seq, &mut scope),
+        step_scope.add_records(run, &wanted, seq, &mut scope),
         set_newest(run, step_scope, &wanted, seq, &mut scope),
         step_scope.set_pattern_vars(run, &wanted, seq, &mut scope),
     ];
@@ -172,7 +172,7 @@ fn set_newest<'a>(
     scope: &mut Scope,
 ) -> Result<(), RenderError> {
     if wanted.root("last_response") {
-        let newest = step_scope.newest(run, seq, |record| has_answer(run, record, seq));
+        let newest = step_scope.newest_where(run, seq, |record| has_answer(run, record, seq));
         let value = match newest {
             Some(newest) => response(run, step_scope, &newest, seq)?.0,
             None => Value::Null,
@@ -180,7 +180,7 @@ fn set_newest<'a>(
         scope.set("last_response", value);
     }
     if wanted.root("hitl") || wanted.root("hitl_response") {
-        let (decided, text) = match step_scope.newest(run, seq, |record| record.kind == StepKind::Hitl) {
+        let (decided, text) = match step_scope.newest_where(run, seq, |record| record.kind == StepKind::Hitl) {
             Some(gate) => {
                 let decided = hitl(run, step_scope, &gate, &|field| wanted.reads("hitl", &[PathPart::field(field)]))?;
                 let text = run.origins.note_if(wanted.root("hitl_response"), || response(run, step_scope, &gate, seq));

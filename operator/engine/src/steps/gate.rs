@@ -281,7 +281,7 @@ pub(super) fn reviewed_step<'a>(
     seq: Seq,
 ) -> Result<Option<ReviewSubject>, RenderError> {
     let Some(step) = gate.reviews().and_then(|position| step_scope.step(position)) else { return Ok(None) };
-    let seen = step_scope.seen(run, seq);
+    let seen = step_scope.newest_records(run, seq);
     let Some(reviewed) = seen.iter().find(|seen| seen.step.name == step.name) else { return Ok(None) };
     let (response, origins) = run.origins.collect(|| scope::response_text(run, step_scope, reviewed, seq));
     let subject = ReviewSubject::of(&reviewed.record.path, &response?);

@@ -83,7 +83,7 @@ pub(super) async fn process_answer<'a>(
     parser: Option<&AnswerParser<'_>>,
 ) -> Result<AnswerResult, EarlyEnd> {
     let (path, step) = (turn.path.as_str(), invocation.step);
-    let raw_answer = answer(run, path, attempt).await?;
+    let raw_answer = load_answer(run, path, attempt).await?;
     *run.settled.borrow_mut() = (path.to_owned(), attempt);
     let is_empty = is_empty_answer(run, step, &raw_answer.text);
     if parser.is_none() && step.output.is_none() && !is_empty {
@@ -101,7 +101,7 @@ pub(super) async fn process_answer<'a>(
         // The record of the attempt already has the result.
         AnswerResult::Accepted(_) | AnswerResult::Again => return Ok(result),
     };
-    let recorded = record(run, invocation, &end).await;
+    let recorded = record_answer(run, invocation, &end).await;
     Ok(result.with_error(recorded.error))
 }
 
@@ -113,17 +113,18 @@ pub(super) async fn record_end<'a>(
     turn: &Turn,
     end: Start,
 ) -> Option<StepError> {
-    if turn.number > 1 { record(run, invocation, &end).await.error } else { None }
+    if turn.number > 1 { record_answer(run, invocation, &end).await.error } else { None }
 }
 
-async fn record<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, end: &Start) -> StepRecord {
+/// Records the result of an answer below its step, as `.answer`.
+async fn record_answer<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, end: &Start) -> StepRecord {
     let (path, _) = run.visit(&RecordPath::new(&invocation.base).answer());
     let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
     run.activity(&invocation.step_scope, key, |_| Ok(end.clone())).await
 }
 
-/// Parses the last settled answer again, as a part of its evaluation.
-pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
+/// Runs `parse` for the last settled answer, and attributes its cost to the attempt that gave this answer.
+pub(crate) fn parse_settled_answer<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
     let part = || {
         let (path, attempt) = &*run.settled.borrow();
         Part::step(path, *attempt)
@@ -165,7 +166,8 @@ fn has_continued(journal: &Journal, base: &str, (path, attempt): (&str, i32), st
     journal.records().iter().any(|record| record.seq > answer_done && record.seq <= stored)
 }
 
-/// Asks the agent, and then people, about an invalid answer, or people about an answer that is always reviewed.
+/// Validates an answer. Requests an invalid answer again from the agent, and then asks people about it. Also asks
+/// people about an answer that is always reviewed.
 async fn validate_answer<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -188,7 +190,7 @@ async fn validate_answer<'a>(
         schema.and_then(|schema| check_schema(schema, text).err())
     };
     // Evaluated once for each answer, also in later replays.
-    let problem = |answer: &Answer| {
+    let find_problem = |answer: &Answer| {
         run.plan.validated_answers.get_or_validate(path, &answer.digest, || {
             within(part, || {
                 if !step.is_scripted(run.plan) {
@@ -200,7 +202,7 @@ async fn validate_answer<'a>(
     };
     let usual = if any_text { ASKED_FOR_TEXT } else { ASKED_AGAIN };
     let retries = parser.map_or(usual, |parser| parser.retries);
-    let mut found = problem(&answer);
+    let mut found = find_problem(&answer);
     let mut newest = (answered.to_owned(), attempt);
     let mut asked = 0;
     while let (Some(why), Action::Agent(_), true) = (&found, &step.action, asked < retries) {
@@ -208,7 +210,7 @@ async fn validate_answer<'a>(
         let step_path = RecordPath::new(path);
         let (_, count) = run.visit(&step_path.asks());
         let key = ActivityKey { path: step_path.ask(count + 1).into(), attempt: 1, kind: StepKind::Agent };
-        let parameters = BTreeMap::from([("input".to_owned(), clarification(step, why))]);
+        let parameters = BTreeMap::from([("input".to_owned(), clarification_prompt(step, why))]);
         let overrides = Override { parameters, edits: Vec::new() };
         let mut invocation = StepInvocation {
             overrides,
@@ -228,12 +230,12 @@ async fn validate_answer<'a>(
             let failed = record.error.unwrap_or_else(|| error(FailureClass::Failed, "it failed"));
             return Ok(AnswerResult::Refused(failed));
         }
-        answer = self::answer(run, &key.path, record.attempt).await?;
-        found = problem(&answer);
+        answer = load_answer(run, &key.path, record.attempt).await?;
+        found = find_problem(&answer);
         newest = (key.path, record.attempt);
     }
-    let newest = run.state.borrow().journal.get(&newest.0, newest.1).cloned();
-    let cause = newest.as_ref().and_then(|record| token_cause(run, step, record, answer.text.trim().is_empty()));
+    let newest_record = run.state.borrow().journal.get(&newest.0, newest.1).cloned();
+    let cause = newest_record.as_ref().and_then(|record| token_cause(run, step, record, answer.text.trim().is_empty()));
     let found = found.map(|why| cause.map_or_else(|| why.clone(), |cause| format!("{why}: {cause}")));
     match &step.output {
         Some(PlannedOutput { gate: Some(gate), always, .. }) if *always || found.is_some() => {
@@ -243,7 +245,7 @@ async fn validate_answer<'a>(
             if matches!(step.action, Action::Set(_)) {
                 origins.add_text((answered.to_owned(), attempt));
             }
-            if newest.is_some_and(|record| record.is_cut()) {
+            if newest_record.is_some_and(|record| record.is_cut()) {
                 origins.add_cut(path);
             }
             let record = run.state.borrow().journal.get(answered, attempt).cloned();
@@ -271,7 +273,7 @@ struct AnswerReview<'a> {
     origins: Origins,
 }
 
-/// Asks people about an answer.
+/// Asks people about an answer, and applies their verdict.
 async fn ask_about_answer<'a>(
     run: &Run<'a>,
     (step_scope, step): (&StepScope<'a>, &PlannedStep),
@@ -353,7 +355,8 @@ struct Answer {
     digest: Digest,
 }
 
-async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, EarlyEnd> {
+/// Loads the answer of an attempt; empty if the agent called a tool instead.
+async fn load_answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, EarlyEnd> {
     run.render(|| {
         let record = run.state.borrow().journal.get(path, attempt).cloned();
         let Some(record) = record else { return Ok(Answer::new(String::new(), None)) };
@@ -387,7 +390,7 @@ fn check_schema(schema: &JsonObject, text: &str) -> Result<(), String> {
 
 /// Returns the prompt that requests an invalid answer again. The problem can quote the agent's text, so it is marked as
 /// data.
-fn clarification(step: &PlannedStep, problem: &str) -> String {
+fn clarification_prompt(step: &PlannedStep, problem: &str) -> String {
     let wanted = match &step.action {
         Action::Agent(agent) => agent.addition.clone(),
         _ => None,

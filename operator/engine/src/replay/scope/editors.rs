@@ -112,9 +112,9 @@ fn reviewed_digest<'a>(
     gate: &StepRecord,
 ) -> Result<Option<Digest>, RenderError> {
     let name = gate.path.strip_prefix(&step_scope.prefix).map(|_| parts(&gate.path).0);
-    let planned = name.and_then(|name| step_scope.named(name)).and_then(|step| step.gate());
+    let planned = name.and_then(|name| step_scope.step_named(name)).and_then(|step| step.gate());
     let Some(step) = planned.and_then(PlannedGate::reviews).and_then(|at| step_scope.step(at)) else { return Ok(None) };
-    let Some(visible) = step_scope.seen_record(run, step, gate.seq) else { return Ok(None) };
+    let Some(visible) = step_scope.newest_record(run, step, gate.seq) else { return Ok(None) };
     let text = views::response_text(run, step_scope, &visible, gate.seq)?;
     Ok(Some(Digest::of_bytes(text.as_bytes())))
 }

@@ -22,7 +22,7 @@ pub(crate) type PatternVars<'a> =
 /// The namespace in which templates name the records of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordNamespace {
-    /// Without a name.
+    /// Templates cannot name the records.
     Nothing,
     /// `steps[0]` and `steps.<name>`, for finished steps.
     Steps,
@@ -57,11 +57,11 @@ pub(crate) struct StepScope<'a> {
     pub(crate) feedback_from: Option<String>,
     /// The maximum number of calls in flight among the records whose paths begin with a prefix.
     pub(crate) limit: Option<(String, usize)>,
-    /// The description of the call of a tool to which these steps belong, for the requests of their gates.
+    /// The description of the tool call that runs the list, for the requests of its gates; `None` outside of calls.
     pub(crate) call: Option<CallText<'a>>,
-    /// The beginning of the arguments of the call of a tool to which these steps belong.
+    /// The beginning of the arguments of the tool call that runs the list.
     pub(crate) given: Option<String>,
-    /// The arguments of the call of a tool to which these steps belong, as they are sent to a server.
+    /// The arguments of the tool call that runs the list, as they are sent to a server.
     pub(crate) arguments: Option<Rc<Map<String, Value>>>,
 }
 
@@ -124,7 +124,7 @@ impl<'a> StepScope<'a> {
     }
 
     /// Returns the step with this name, visible or not.
-    pub(crate) fn named(&self, name: &str) -> Option<&'a PlannedStep> {
+    pub(crate) fn step_named(&self, name: &str) -> Option<&'a PlannedStep> {
         self.list.iter().find(|step| step.name == name).copied()
     }
 
@@ -146,26 +146,27 @@ impl<'a> StepScope<'a> {
             || self.feedback_from.as_ref().map_or_else(is_of_visible_step, |place| within(path, place))
     }
 
-    /// Returns the newest visit of each step of the list that was done before `seq`, in the order of declaration.
-    pub(crate) fn seen(&self, run: &Run<'a>, seq: Seq) -> Vec<VisibleRecord<'a>> {
-        self.seen_steps(run, seq).into_iter().filter_map(|step| self.seen_record(run, step, seq)).collect()
+    /// Returns the newest record, done before `seq`, of each visible step, in the order of declaration.
+    pub(crate) fn newest_records(&self, run: &Run<'a>, seq: Seq) -> Vec<VisibleRecord<'a>> {
+        self.finished_steps(run, seq).into_iter().filter_map(|step| self.newest_record(run, step, seq)).collect()
     }
 
-    /// Returns the steps that had a result before `seq`, in the order of declaration.
-    fn seen_steps(&self, run: &Run<'a>, seq: Seq) -> Vec<&'a PlannedStep> {
+    /// Returns the visible steps that had a result before `seq`, in the order of declaration.
+    fn finished_steps(&self, run: &Run<'a>, seq: Seq) -> Vec<&'a PlannedStep> {
         let ends = self.first_ends(run);
-        let seen = |at: &usize| ends.get(*at).copied().flatten().is_some_and(|end| end < seq);
+        let has_ended = |at: &usize| ends.get(*at).copied().flatten().is_some_and(|end| end < seq);
         let positions: Vec<usize> = match &self.visible {
-            Some(visible) => (0..self.list.len()).filter(|at| seen(at) && visible.contains(at)).collect(),
-            None => (0..self.list.len()).filter(seen).collect(),
+            Some(visible) => (0..self.list.len()).filter(|at| has_ended(at) && visible.contains(at)).collect(),
+            None => (0..self.list.len()).filter(has_ended).collect(),
         };
         positions.into_iter().filter_map(|at| self.step(at)).collect()
     }
 
+    /// Returns the first end of each step of the list, and caches the ends for this state of the journal.
     fn first_ends(&self, run: &Run<'a>) -> Rc<[Option<Seq>]> {
         let state = run.state.borrow();
-        let mut known = self.first_ends.borrow_mut();
-        if let Some((_, ends)) = known.as_ref().filter(|(seq, _)| *seq == state.journal.seq()) {
+        let mut cached = self.first_ends.borrow_mut();
+        if let Some((_, ends)) = cached.as_ref().filter(|(seq, _)| *seq == state.journal.seq()) {
             return Rc::clone(ends);
         }
         let mut first: BTreeMap<&str, Seq> = BTreeMap::new();
@@ -176,12 +177,12 @@ impl<'a> StepScope<'a> {
             }
         }
         let ends: Rc<[_]> = self.list.iter().map(|step| first.get(step.name.as_str()).copied()).collect();
-        *known = Some((state.journal.seq(), Rc::clone(&ends)));
+        *cached = Some((state.journal.seq(), Rc::clone(&ends)));
         ends
     }
 
-    /// Returns the newest record of a step of the list that was done before `seq`.
-    pub(super) fn seen_record(&self, run: &Run<'a>, step: &'a PlannedStep, seq: Seq) -> Option<VisibleRecord<'a>> {
+    /// Returns the newest record of a step of the list that was done before `seq`: the last attempt at the last visit.
+    pub(super) fn newest_record(&self, run: &Run<'a>, step: &'a PlannedStep, seq: Seq) -> Option<VisibleRecord<'a>> {
         let place = format!("{}{}", self.prefix, step.name);
         let path = |visit: usize| RecordPath::new(&place).at_visit(i64::try_from(visit).unwrap_or(i64::MAX));
         let state = run.state.borrow();
@@ -197,7 +198,7 @@ impl<'a> StepScope<'a> {
     }
 
     /// Returns the newest record that the author's templates see and for which `is_wanted` holds.
-    pub(crate) fn newest(
+    pub(crate) fn newest_where(
         &self,
         run: &Run<'a>,
         seq: Seq,
@@ -224,8 +225,9 @@ impl<'a> StepScope<'a> {
         })
     }
 
-    /// Adds the records of the list to a scope.
-    pub(super) fn records(
+    /// Adds the records of the list to a scope as `steps`, without the gates of policies. Adds nothing if no template
+    /// reads `steps`.
+    pub(super) fn add_records(
         &self,
         run: &Run<'a>,
         wanted: &RequestedNames<'_>,
@@ -237,7 +239,7 @@ impl<'a> StepScope<'a> {
             return Ok(());
         }
         // A gate of a policy must not change the results of the author's templates.
-        let mut steps = self.seen_steps(run, seq);
+        let mut steps = self.finished_steps(run, seq);
         steps.retain(|step| step.added_by.is_none());
         let count = steps.len();
         let views: Vec<_> = steps
@@ -245,9 +247,9 @@ impl<'a> StepScope<'a> {
             .enumerate()
             .map(|(at, step)| {
                 let part = PathPart::entry(at, count).named(&step.name);
-                let view = match wanted.reads(root, &[part]).then(|| self.seen_record(run, step, seq)).flatten() {
-                    Some(one) => {
-                        view(run, self, &one, seq, &|field| wanted.reads(root, &[part, PathPart::field(field)]))
+                let view = match wanted.reads(root, &[part]).then(|| self.newest_record(run, step, seq)).flatten() {
+                    Some(record) => {
+                        view(run, self, &record, seq, &|field| wanted.reads(root, &[part, PathPart::field(field)]))
                     }
                     None => Ok(Value::Null),
                 };
@@ -296,7 +298,7 @@ impl<'a> StepScope<'a> {
         seq: Seq,
         is_read: &dyn Fn(PathPart<'_>, &str) -> bool,
     ) -> Result<Value, RenderError> {
-        let Some(step) = self.named(name) else { return Ok(Value::Null) };
+        let Some(step) = self.step_named(name) else { return Ok(Value::Null) };
         let last_attempts: BTreeMap<i32, StepRecord> = {
             let state = run.state.borrow();
             let done = state.journal.under(name).filter(|r| r.done.is_some_and(|done| done < seq));
