@@ -184,26 +184,26 @@ impl Plan {
             }
         };
         let inputs = inputs::resolve_values(&spec.inputs, &mut validator);
-        validator.providers(spec);
-        let agents = validator.agents(spec);
+        validator.check_providers(spec);
+        let agents = validator.plan_agents(spec);
         let gates = Gates::of(spec);
         let plan = PlanContext { spec, agents: &agents, added: &added, gates: &gates };
         let everywhere = Validator::known_everywhere(spec);
-        let mut tools = validator.tools(&plan, &everywhere);
-        let mut start = validator.policy_gates(&plan, Position::Start, &everywhere);
-        let mut pattern = validator.pattern(&plan);
+        let mut tools = validator.plan_tools(&plan, &everywhere);
+        let mut start = validator.plan_policy_gates(&plan, Position::Start, &everywhere);
+        let mut pattern = validator.plan_pattern(&plan);
         let known = pattern.as_ref().map_or(everywhere, |(_, known)| known.clone());
         let shown = known.with("last_response", Members::Open);
-        let mut end = validator.policy_gates(&plan, Position::End, &shown);
-        let (outputs, artifacts) = validator.outputs(spec, &shown);
+        let mut end = validator.plan_policy_gates(&plan, Position::End, &shown);
+        let (outputs, artifacts) = validator.plan_outputs(spec, &shown);
         let asked = shown.with("output", Members::Open);
         let revisable = pattern.iter().flat_map(|(pattern, _)| pattern.steps()).any(PlannedStep::is_agent);
         let subject = GateSubject::Final(revisable);
-        let release = validator.gate_of_run(&plan, SpecGateType::FinalResponse, ".final", &asked, subject);
-        let revisers = if release.is_some() && revisable { validator.revisers(&plan, &asked) } else { Vec::new() };
+        let release = validator.plan_gate_of_run(&plan, SpecGateType::FinalResponse, ".final", &asked, subject);
+        let revisers = if release.is_some() && revisable { validator.plan_revisers(&plan, &asked) } else { Vec::new() };
         validator.check_spec_gates(spec, &gates);
         if let Some((pattern, _)) = &mut pattern {
-            validator.after_reject(&mut start, pattern, &mut end, &mut tools);
+            validator.set_after_reject(&mut start, pattern, &mut end, &mut tools);
         }
         let steps = pattern.iter().flat_map(|(pattern, _)| pattern.steps());
         validator.check_policy_gates(&added, steps.chain(&start).chain(&end));

@@ -15,7 +15,7 @@ pub(crate) const AGENT: &str = "the agent, which is told the reason";
 
 impl Validator<'_> {
     /// Sets for every gate of a run the steps at which the run may continue after a Reject.
-    pub(super) fn after_reject(
+    pub(super) fn set_after_reject(
         &mut self,
         start: &mut [PlannedStep],
         pattern: &mut PlannedPattern,
@@ -23,63 +23,63 @@ impl Validator<'_> {
         tools: &mut PlannedTools,
     ) {
         for tool in tools.tools.values_mut() {
-            self.step_after_reject(&mut tool.step, &[AGENT.to_owned()], &[]);
+            self.set_step_after_reject(&mut tool.step, &[AGENT.to_owned()], &[]);
         }
         for step in tools.servers.values_mut().flat_map(PlannedServer::common_steps) {
-            self.step_after_reject(step, &[AGENT.to_owned()], &[]);
+            self.set_step_after_reject(step, &[AGENT.to_owned()], &[]);
         }
         if let Some(question) = &mut tools.question {
-            self.step_after_reject(question, &[AGENT.to_owned()], &[]);
+            self.set_step_after_reject(question, &[AGENT.to_owned()], &[]);
         }
-        self.list_after_reject(start, &first_of(pattern));
-        self.pattern_after_reject(pattern, &first_name(end).unwrap_or_else(|| END.to_owned()));
-        self.list_after_reject(end, END);
+        self.set_list_after_reject(start, &first_of(pattern));
+        self.set_pattern_after_reject(pattern, &first_name(end).unwrap_or_else(|| END.to_owned()));
+        self.set_list_after_reject(end, END);
     }
 
-    fn pattern_after_reject(&mut self, pattern: &mut PlannedPattern, after: &str) {
+    fn set_pattern_after_reject(&mut self, pattern: &mut PlannedPattern, after: &str) {
         match pattern {
-            PlannedPattern::Chain(steps) => self.list_after_reject(steps, after),
-            PlannedPattern::Dag(dag) => self.dag_after_reject(dag, after),
+            PlannedPattern::Chain(steps) => self.set_list_after_reject(steps, after),
+            PlannedPattern::Dag(dag) => self.set_dag_after_reject(dag, after),
             PlannedPattern::Routing(routing) => {
-                self.step_after_reject(&mut routing.router, &["the route".to_owned()], &[]);
+                self.set_step_after_reject(&mut routing.router, &["the route".to_owned()], &[]);
                 for route in &mut routing.routes {
-                    self.list_after_reject(&mut route.steps, after);
+                    self.set_list_after_reject(&mut route.steps, after);
                 }
             }
             PlannedPattern::Parallel(parallel) => {
                 let joined = parallel.reduce.as_ref().map_or(after, |step| &step.name).to_owned();
                 for branch in &mut parallel.branches {
-                    self.list_after_reject(&mut branch.steps, &joined);
+                    self.set_list_after_reject(&mut branch.steps, &joined);
                 }
-                parallel.reduce.iter_mut().for_each(|step| self.step_after_reject(step, &[after.to_owned()], &[]));
+                parallel.reduce.iter_mut().for_each(|step| self.set_step_after_reject(step, &[after.to_owned()], &[]));
             }
             PlannedPattern::Evaluator(all) => {
                 for step in [&mut all.producer, &mut all.evaluator, &mut all.reviser] {
-                    self.step_after_reject(step, &[after.to_owned()], &[]);
+                    self.set_step_after_reject(step, &[after.to_owned()], &[]);
                 }
             }
             PlannedPattern::Orchestrator(all) => {
                 let writeup = all.writeup.as_ref().map_or(after, |step| &step.name).to_owned();
                 let reduce = all.reduce.as_ref().map_or(&writeup, |step| &step.name).clone();
-                self.step_after_reject(&mut all.orchestrator, &["the workers".to_owned()], &[]);
-                self.step_after_reject(&mut all.worker, &["the other workers".to_owned(), reduce], &[]);
+                self.set_step_after_reject(&mut all.orchestrator, &["the workers".to_owned()], &[]);
+                self.set_step_after_reject(&mut all.worker, &["the other workers".to_owned(), reduce], &[]);
                 all.reduce
                     .iter_mut()
-                    .for_each(|step| self.step_after_reject(step, std::slice::from_ref(&writeup), &[]));
-                all.writeup.iter_mut().for_each(|step| self.step_after_reject(step, &[after.to_owned()], &[]));
+                    .for_each(|step| self.set_step_after_reject(step, std::slice::from_ref(&writeup), &[]));
+                all.writeup.iter_mut().for_each(|step| self.set_step_after_reject(step, &[after.to_owned()], &[]));
             }
-            PlannedPattern::Graph(graph) => self.graph_after_reject(graph, after),
+            PlannedPattern::Graph(graph) => self.set_graph_after_reject(graph, after),
         }
     }
 
-    fn list_after_reject(&mut self, steps: &mut [PlannedStep], after: &str) {
+    fn set_list_after_reject(&mut self, steps: &mut [PlannedStep], after: &str) {
         let next: Vec<_> = steps.iter().skip(1).map(|step| step.name.clone()).chain([after.to_owned()]).collect();
         for (step, next) in steps.iter_mut().zip(next) {
-            self.step_after_reject(step, &[next], &[]);
+            self.set_step_after_reject(step, &[next], &[]);
         }
     }
 
-    fn dag_after_reject(&mut self, dag: &mut PlannedDag, after: &str) {
+    fn set_dag_after_reject(&mut self, dag: &mut PlannedDag, after: &str) {
         let waiting = |at: usize| {
             let names = dag.tasks.iter().filter(|task| task.deps.contains(&at)).map(|task| task.step.name.clone());
             names.collect::<Vec<_>>()
@@ -87,11 +87,11 @@ impl Validator<'_> {
         let next: Vec<_> = (0..dag.tasks.len()).map(waiting).collect();
         for (task, next) in dag.tasks.iter_mut().zip(next) {
             let next = if next.is_empty() { vec![after.to_owned()] } else { next };
-            self.step_after_reject(&mut task.step, &next, &[]);
+            self.set_step_after_reject(&mut task.step, &next, &[]);
         }
     }
 
-    fn graph_after_reject(&mut self, graph: &mut PlannedGraph, after: &str) {
+    fn set_graph_after_reject(&mut self, graph: &mut PlannedGraph, after: &str) {
         let names: Vec<_> = graph.nodes.iter().map(|node| node.name.clone()).collect();
         let named = |targets: Vec<usize>| targets.into_iter().filter_map(|at| names.get(at).cloned());
         for (node, edges) in graph.nodes.iter_mut().zip(&graph.edges) {
@@ -100,16 +100,16 @@ impl Validator<'_> {
             let choices = edges.iter().filter(|edge| matches!(edge, PlannedEdge::Choose(_)));
             let chosen: Vec<_> = choices.flat_map(|edge| named(edge.targets())).collect();
             let next = if all.is_empty() { vec![after.to_owned()] } else { all };
-            self.step_after_reject(node, &next, &chosen);
+            self.set_step_after_reject(node, &next, &chosen);
         }
     }
 
     /// `next` are the steps after this one. `chosen` are the steps that may follow a Reject even if the gate stops on
     /// a Reject.
-    fn step_after_reject(&mut self, step: &mut PlannedStep, next: &[String], chosen: &[String]) {
+    fn set_step_after_reject(&mut self, step: &mut PlannedStep, next: &[String], chosen: &[String]) {
         if let Action::Gate(gate) = &mut step.action {
             let targets = if gate.stops_on_reject { chosen } else { next };
-            self.gate_after_reject(gate, targets);
+            self.set_gate_after_reject(gate, targets);
         }
         let mut after_output = Vec::new();
         if step.escalation.is_some() {
@@ -120,11 +120,11 @@ impl Validator<'_> {
         }
         let output = step.output.as_mut().and_then(|output| output.gate.as_deref_mut());
         if let Some(Action::Gate(gate)) = output.map(|gate| &mut gate.action) {
-            self.gate_after_reject(gate, &after_output);
+            self.set_gate_after_reject(gate, &after_output);
         }
     }
 
-    fn gate_after_reject(&mut self, gate: &mut PlannedGate, targets: &[String]) {
+    fn set_gate_after_reject(&mut self, gate: &mut PlannedGate, targets: &[String]) {
         for target in targets {
             if !gate.after_reject.contains(target) {
                 gate.after_reject.push(target.clone());

@@ -43,13 +43,13 @@ const AGENTS: [&str; 6] = ["router", "orchestrator", "worker", "producer", "eval
 
 impl Validator<'_> {
     /// Plans a gate of a list of steps, which reviews an earlier step of the list.
-    pub(super) fn gate_step(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<PlannedGate> {
+    pub(super) fn plan_gate_step(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<PlannedGate> {
         let subject = match context.before {
             Some((_, fields)) => GateSubject::Start(fields),
             None if context.result => GateSubject::Result,
             None => GateSubject::Step(self.reviewed_position(hitl, field, context)),
         };
-        let planned = self.gate(hitl, field, context, subject)?;
+        let planned = self.plan_gate(hitl, field, context, subject)?;
         self.advise_four_eyes(&planned, field, context);
         Some(planned)
     }
@@ -124,18 +124,18 @@ impl Validator<'_> {
     }
 
     /// Plans a gate about a subject: checks its fields, and merges the policies that apply.
-    pub(super) fn gate(
+    pub(super) fn plan_gate(
         &mut self,
         hitl: &HitlStep,
         field: &str,
         context: &StepContext<'_>,
         subject: GateSubject,
     ) -> Option<PlannedGate> {
-        let prompt = self.known_template(&hitl.prompt, &format!("{field}.prompt"), &context.known);
+        let prompt = self.parse_known_template(&hitl.prompt, &format!("{field}.prompt"), &context.known);
         let context_display = hitl
             .context_display
             .as_ref()
-            .and_then(|source| self.known_template(source, &format!("{field}.contextDisplay"), &context.known));
+            .and_then(|source| self.parse_known_template(source, &format!("{field}.contextDisplay"), &context.known));
         if !matches!(subject, GateSubject::Step(_)) && hitl.reviews.is_some() {
             self.error(format!("{field}.reviews"), "the type of the gate defines what it reviews: leave reviews out");
         }
@@ -149,11 +149,11 @@ impl Validator<'_> {
         }
         let allowed = allowed(hitl, &subject);
         let form = form(hitl, &allowed);
-        self.approvers(hitl, field, context.plan.spec);
-        self.verdicts(hitl, field, &allowed, &subject, context, form.as_ref());
-        self.form(field, form.as_ref());
+        self.check_approvers(hitl, field, context.plan.spec);
+        self.check_verdicts(hitl, field, &allowed, &subject, context, form.as_ref());
+        self.check_form(field, form.as_ref());
         let usual = self.default_timeout(&subject);
-        self.timeout(hitl, field, &allowed, form.as_ref(), usual);
+        self.check_timeout(hitl, field, &allowed, form.as_ref(), usual);
         if matches!(subject, GateSubject::Failure(_))
             && hitl.timeout.as_ref().is_some_and(|t| t.action == Some(TimeoutAction::Approve))
         {
@@ -268,7 +268,7 @@ impl Validator<'_> {
         }
     }
 
-    fn approvers(&mut self, hitl: &HitlStep, field: &str, spec: &WorkflowSpec) {
+    fn check_approvers(&mut self, hitl: &HitlStep, field: &str, spec: &WorkflowSpec) {
         let (list, threshold) = (format!("{field}.approvers"), hitl.threshold.unwrap_or(1));
         if hitl.approvers.is_empty() {
             self.error(&list, "no approver could decide this gate: name at least one User, Group or ServiceAccount");
@@ -336,7 +336,7 @@ impl Validator<'_> {
         }
     }
 
-    fn verdicts(
+    fn check_verdicts(
         &mut self,
         hitl: &HitlStep,
         field: &str,
@@ -415,7 +415,7 @@ impl Validator<'_> {
         }
     }
 
-    fn form(&mut self, field: &str, form: Option<&Form>) {
+    fn check_form(&mut self, field: &str, form: Option<&Form>) {
         for (at, question) in form.iter().flat_map(|form| form.questions.iter().enumerate()) {
             let field = format!("{field}.form.questions[{at}]");
             if let Some(pattern) = &question.pattern
@@ -445,7 +445,7 @@ impl Validator<'_> {
         }
     }
 
-    fn timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>, usual: Duration) {
+    fn check_timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>, usual: Duration) {
         let field = format!("{field}.timeout");
         let timeout = hitl.timeout.clone().unwrap_or_default();
         let most = self.settings.max_gate_timeout;

@@ -103,7 +103,7 @@ impl Validator<'_> {
         let pattern = spec.pattern.clone().unwrap_or_default();
         for (field, gate) in &gates.list {
             match gate.preset {
-                None => self.name(&gate.name, &format!("{field}.name")),
+                None => self.check_name(&gate.name, &format!("{field}.name")),
                 Some(_) => self.check_preset(field, gate),
             }
             if !gate.tools.is_empty() && gate.type_ != Some(SpecGateType::SpecificTools) {
@@ -175,7 +175,7 @@ impl Validator<'_> {
 
     /// Plans the gate of a type that asks about the whole run, with its records at `path`. Returns `None` without such
     /// a gate.
-    pub(super) fn gate_of_run(
+    pub(super) fn plan_gate_of_run(
         &mut self,
         plan: &PlanContext<'_>,
         type_: SpecGateType,
@@ -184,11 +184,11 @@ impl Validator<'_> {
         subject: GateSubject,
     ) -> Option<PlannedStep> {
         let (field, gate) = plan.gates.of_type(type_).next()?;
-        self.spec_gate(plan, field, gate, path, known.clone(), subject)
+        self.plan_spec_gate(plan, field, gate, path, known.clone(), subject)
     }
 
     /// Adds to a step the gates of the spec before its start, about its answers and about its failures.
-    pub(super) fn with_gates(&mut self, step: &mut PlannedStep, schema: Option<JsonObject>, context: &StepContext<'_>) {
+    pub(super) fn add_spec_gates(&mut self, step: &mut PlannedStep, schema: Option<JsonObject>, context: &StepContext<'_>) {
         if step.is_gate() {
             return;
         }
@@ -199,7 +199,7 @@ impl Validator<'_> {
             let always = found.is_some_and(|(_, named)| named);
             let known = context.known.clone().with("output", Members::Open).with("problem", Members::Open);
             let gate = found.and_then(|((field, gate), _)| {
-                self.spec_gate(plan, field, gate, &RecordPath::new(&path).output(), known, GateSubject::Output)
+                self.plan_spec_gate(plan, field, gate, &RecordPath::new(&path).output(), known, GateSubject::Output)
             });
             step.output = Some(PlannedOutput { schema, gate: gate.map(Box::new), always });
         }
@@ -212,7 +212,7 @@ impl Validator<'_> {
             Some(((field, gate), _)) => {
                 let known = context.known.clone().with("error", Members::fields(ERROR));
                 let subject = GateSubject::Failure(step.can_be_changed());
-                let asked = self.spec_gate(plan, field, gate, &RecordPath::new(&path).error(), known, subject);
+                let asked = self.plan_spec_gate(plan, field, gate, &RecordPath::new(&path).error(), known, subject);
                 let after = gate.after_attempts.unwrap_or(AFTER_ATTEMPTS);
                 step.escalation = asked.map(|asked| (after, Box::new(asked)));
             }
@@ -222,7 +222,7 @@ impl Validator<'_> {
             }
             None => {}
         }
-        self.with_start(step, context);
+        self.add_start_gate(step, context);
         // The gates of a step can also use the step's own variables.
         let (vars, url_begins) = (step.vars.clone(), step.url_begins());
         let output = step.output.iter_mut().filter_map(|output| output.gate.as_deref_mut());
@@ -234,7 +234,7 @@ impl Validator<'_> {
     }
 
     /// Adds to a step the gate of the spec before its start.
-    fn with_start(&mut self, step: &mut PlannedStep, context: &StepContext<'_>) {
+    fn add_start_gate(&mut self, step: &mut PlannedStep, context: &StepContext<'_>) {
         let found = context.plan.gates.for_step(SpecGateType::StepStart, step);
         let can_be_shown = matches!(step.action, Action::Pod(_) | Action::Http(_) | Action::Mcp(_));
         let Some(((field, gate), named)) = found else { return };
@@ -259,11 +259,11 @@ impl Validator<'_> {
         }
         let subject = GateSubject::Start(step.can_be_changed());
         let path = RecordPath::new(&step.path).start();
-        let asked = self.spec_gate(context.plan, field, gate, &path, context.known.clone(), subject);
+        let asked = self.plan_spec_gate(context.plan, field, gate, &path, context.known.clone(), subject);
         step.start = asked.map(Box::new);
     }
 
-    pub(super) fn spec_gate(
+    pub(super) fn plan_spec_gate(
         &mut self,
         plan: &PlanContext<'_>,
         field: &str,
@@ -276,15 +276,15 @@ impl Validator<'_> {
         let context = StepContext::new(plan, field, "", known);
         let condition = gate.condition.as_ref();
         let only_if = condition.and_then(|source| {
-            self.condition(source, &format!("{field}.condition"), &context.known, "the gate then asks")
+            self.parse_condition(source, &format!("{field}.condition"), &context.known, "the gate then asks")
         });
-        let asked = self.gate(&gate.hitl, &format!("{field}.hitl"), &context, subject)?;
+        let asked = self.plan_gate(&gate.hitl, &format!("{field}.hitl"), &context, subject)?;
         let planned = PlannedStep::new(&gate.name, Action::Gate(Box::new(asked)));
         Some(PlannedStep { path: path.to_owned(), only_if, ..planned })
     }
 
     /// Plans the gate without a type that a field of a pattern names. Its records are at `path`.
-    pub(super) fn review(
+    pub(super) fn plan_named_gate(
         &mut self,
         plan: &PlanContext<'_>,
         name: &str,
@@ -307,13 +307,13 @@ impl Validator<'_> {
             let message = format!("{other} names gate {name} already: give this one a gate of its own");
             self.error(field, message);
         }
-        self.spec_gate(plan, at, gate, path, known.clone(), subject)
+        self.plan_spec_gate(plan, at, gate, path, known.clone(), subject)
     }
 
     /// Reports a preset that cannot be expanded.
     fn check_preset(&mut self, field: &str, gate: &Gate) {
         let name = gate.name.split_once('.').map_or(gate.name.as_str(), |(name, _)| name);
-        self.name(name, &format!("{field}.name"));
+        self.check_name(name, &format!("{field}.name"));
         if name.len() > LONGEST_PRESET {
             let message =
                 format!("the name of a preset has at most {LONGEST_PRESET} characters, because its gates extend it");

@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Validator<'_> {
-    pub(super) fn mcp_step(&mut self, mcp: &McpStep, context: &StepContext<'_>) -> Option<PlannedMcp> {
+    pub(super) fn plan_mcp_step(&mut self, mcp: &McpStep, context: &StepContext<'_>) -> Option<PlannedMcp> {
         let servers = &context.plan.spec.servers;
         let Some(server) = servers.iter().find(|server| server.name == mcp.server) else {
             let hint = self.did_you_mean(&mcp.server, servers.iter().map(|server| server.name.as_str()));
@@ -42,7 +42,7 @@ impl Validator<'_> {
         }
         let given = Value::Object(mcp.arguments.clone().unwrap_or_default().0);
         let mut parse = |source: &str, place: &str| {
-            self.known_template(source, &format!("{}.mcp.arguments{place}", context.field), &context.known)
+            self.parse_known_template(source, &format!("{}.mcp.arguments{place}", context.field), &context.known)
         };
         let arguments = ArgumentTemplate::of(&given, "", &mut parse)?;
         let reads = server.reads(&mcp.tool);

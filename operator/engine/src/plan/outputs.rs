@@ -23,20 +23,20 @@ pub(crate) struct PlannedArtifact {
 
 impl Validator<'_> {
     /// Plans the outputs of the run.
-    pub(super) fn outputs(&mut self, spec: &WorkflowSpec, known: &Known) -> (Option<Template>, Vec<PlannedArtifact>) {
+    pub(super) fn plan_outputs(&mut self, spec: &WorkflowSpec, known: &Known) -> (Option<Template>, Vec<PlannedArtifact>) {
         let Some(outputs) = &spec.outputs else { return (None, Vec::new()) };
-        let from = outputs.from.as_ref().and_then(|source| self.known_template(source, "spec.outputs.from", known));
+        let from = outputs.from.as_ref().and_then(|source| self.parse_known_template(source, "spec.outputs.from", known));
         let mut planned = Vec::new();
         for (at, Artifact { path, from, skip_if }) in outputs.artifacts.iter().enumerate() {
             let field = |part: &str| format!("spec.outputs.artifacts[{at}].{part}");
             if let Err(why) = safe_path(path) {
                 self.error(field("path"), why);
             }
-            let path = self.known_template(path, &field("path"), known);
-            let from = self.known_template(from, &field("from"), known);
+            let path = self.parse_known_template(path, &field("path"), known);
+            let from = self.parse_known_template(from, &field("from"), known);
             let skip_if = skip_if
                 .as_ref()
-                .and_then(|source| self.condition(source, &field("skipIf"), known, "the file is then left out"));
+                .and_then(|source| self.parse_condition(source, &field("skipIf"), known, "the file is then left out"));
             if let (Some(path), Some(from)) = (path, from) {
                 planned.push(PlannedArtifact { path, from, skip_if });
             }
@@ -46,7 +46,7 @@ impl Validator<'_> {
 
     /// Returns a step for each agent by which it revises a final response, behind the gates that policies put before
     /// agents.
-    pub(super) fn revisers(&mut self, plan: &PlanContext<'_>, known: &Known) -> Vec<PlannedStep> {
+    pub(super) fn plan_revisers(&mut self, plan: &PlanContext<'_>, known: &Known) -> Vec<PlannedStep> {
         let revise =
             Template::parse("Make your final response anew. It was:\n\n{{ output }}", "the final response").ok();
         let one = |agent: &String| {
@@ -58,7 +58,7 @@ impl Validator<'_> {
         let Some(first) = revisers.first_mut() else { return revisers };
         let agent = AgentStep { name: "the agent of the final response".to_owned(), ..AgentStep::default() };
         let written = Step { name: ".revision".to_owned(), agent: Some(agent), ..Step::default() };
-        self.with_policy_gates(first, &written, &StepContext::new(plan, "spec.gates", "", known.clone()));
+        self.add_policy_gates(first, &written, &StepContext::new(plan, "spec.gates", "", known.clone()));
         let gates = first.policy_gates.clone();
         revisers.iter_mut().for_each(|reviser| reviser.policy_gates.clone_from(&gates));
         revisers

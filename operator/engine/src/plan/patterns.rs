@@ -151,7 +151,7 @@ impl PlannedPattern {
 
 impl Validator<'_> {
     /// Plans the pattern of a spec. Returns also the names that exist at its end.
-    pub(super) fn pattern(&mut self, plan: &PlanContext<'_>) -> Option<(PlannedPattern, Known)> {
+    pub(super) fn plan_pattern(&mut self, plan: &PlanContext<'_>) -> Option<(PlannedPattern, Known)> {
         let base = Self::known_everywhere(plan.spec);
         let steps = SpecSteps::new(plan.spec);
         if steps.all().len() > MOST_STEPS {

@@ -35,9 +35,9 @@ impl PlannedAgent {
 
 impl Validator<'_> {
     /// Checks the Secrets and the providers of a Workflow.
-    pub(super) fn providers(&mut self, spec: &WorkflowSpec) {
+    pub(super) fn check_providers(&mut self, spec: &WorkflowSpec) {
         for (at, entry) in spec.secrets.iter().enumerate() {
-            self.not_allowed(format!("spec.secrets[{at}]"), self.policies.refuses_secret(&entry.secret));
+            self.report_forbidden(format!("spec.secrets[{at}]"), self.policies.refuses_secret(&entry.secret));
         }
         for (at, provider) in spec.providers.iter().enumerate() {
             let field = format!("spec.providers[{at}]");
@@ -59,12 +59,12 @@ impl Validator<'_> {
                     format!("its key is no name of spec.secrets: {}", name_an_entry(spec)),
                 );
             }
-            self.not_allowed(field, self.policies.refuses_provider(provider, None));
+            self.report_forbidden(field, self.policies.refuses_provider(provider, None));
         }
     }
 
     /// Plans the agents, each with its provider.
-    pub(super) fn agents(&mut self, spec: &WorkflowSpec) -> BTreeMap<String, PlannedAgent> {
+    pub(super) fn plan_agents(&mut self, spec: &WorkflowSpec) -> BTreeMap<String, PlannedAgent> {
         let mut agents = BTreeMap::new();
         for (at, agent) in spec.agents.iter().enumerate() {
             let field = format!("spec.agents[{at}]");
@@ -73,7 +73,7 @@ impl Validator<'_> {
                 (None, [only]) => Some(only),
                 (None, _) => None,
             };
-            let system = agent.system.as_ref().and_then(|source| self.template(source, &format!("{field}.system")));
+            let system = agent.system.as_ref().and_then(|source| self.parse_template(source, &format!("{field}.system")));
             if provider.is_none() {
                 let names: Vec<_> = spec.providers.iter().map(|p| p.name.as_str()).collect();
                 self.error(
@@ -90,7 +90,7 @@ impl Validator<'_> {
             if is_asked && agent.model.is_none() {
                 self.error(format!("{field}.model"), format!("provider {} needs a model", provider.name));
             }
-            let (key, tools) = (key_of(spec, &provider).cloned(), self.tools_of(spec, agent, &field));
+            let (key, tools) = (key_of(spec, &provider).cloned(), self.resolve_tools(spec, agent, &field));
             let servers = servers_of(spec, agent, &tools);
             let planned = PlannedAgent { spec: agent.clone(), provider, key, system, tools, servers };
             if agents.insert(agent.name.clone(), planned).is_some() {

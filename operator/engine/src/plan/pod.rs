@@ -34,7 +34,7 @@ const OF_POD: [&str; 7] = [
 ];
 
 impl Validator<'_> {
-    pub(super) fn pod_step(&mut self, pod: &PodStep, context: &StepContext<'_>) -> Option<PlannedPod> {
+    pub(super) fn plan_pod_step(&mut self, pod: &PodStep, context: &StepContext<'_>) -> Option<PlannedPod> {
         let field = |part: &str| format!("{}.pod.{part}", context.field);
         let before = self.errors.len();
         let (mut env, mut files) = (BTreeMap::new(), BTreeMap::new());
@@ -44,7 +44,7 @@ impl Validator<'_> {
                 self.error(field(&format!("env[{at}]")), "a variable has either value or valueFrom");
             }
             if let Some(source) = &entry.value
-                && let Some(template) = self.known_template(source, &field(&format!("env[{at}].value")), &context.known)
+                && let Some(template) = self.parse_known_template(source, &field(&format!("env[{at}].value")), &context.known)
             {
                 env.insert(entry.name.clone(), template);
             }
@@ -58,7 +58,7 @@ impl Validator<'_> {
                     "write an absolute path without `.` and `..`, such as /in/plan.json",
                 );
             }
-            let template = self.known_template(&entry.content, &format!("{field}.content"), &context.known);
+            let template = self.parse_known_template(&entry.content, &format!("{field}.content"), &context.known);
             if let Some(template) = template
                 && files.insert(entry.path.clone(), template).is_some()
             {
@@ -66,8 +66,8 @@ impl Validator<'_> {
             }
         }
         self.check_command_literals(pod, &field);
-        self.not_allowed(format!("{}.pod", context.field), self.policies.refuses_container(pod));
-        self.quantities(pod.resources.as_ref(), &field("resources"));
+        self.report_forbidden(format!("{}.pod", context.field), self.policies.refuses_container(pod));
+        self.check_quantities(pod.resources.as_ref(), &field("resources"));
         self.check_unique(pod.volumes.iter().map(|entry| entry.name.as_str()), &field("volumes"));
         if let Some(template) = &pod.pod_template {
             let ours: Vec<&str> = pod.volumes.iter().map(|volume| volume.name.as_str()).chain([FILES]).collect();
@@ -116,7 +116,7 @@ impl Validator<'_> {
         }
     }
 
-    fn quantities(&mut self, resources: Option<&Resources>, field: &str) {
+    fn check_quantities(&mut self, resources: Option<&Resources>, field: &str) {
         for (kind, list) in resources.iter().flat_map(|r| [("requests", &r.requests), ("limits", &r.limits)]) {
             for (name, value) in list.iter().filter(|(_, value)| !is_quantity(value)) {
                 self.error(

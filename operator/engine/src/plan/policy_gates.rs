@@ -23,7 +23,7 @@ use crate::{gate::subject::GateSubject, policy::MOST_ADDED};
 /// for a new action.
 fn covers(kind: GuardedKind, action: &Action) -> bool {
     match action {
-        // The gates of tools are before the call, with those of the author: see `policy_call_gates`.
+        // The gates of tools are before the call, with those of the author: see `plan_policy_call_gates`.
         _ if kind == GuardedKind::Tool => false,
         Action::Agent(_) => matches!(kind, GuardedKind::Agent | GuardedKind::Egress),
         Action::Http(_) => matches!(kind, GuardedKind::Http | GuardedKind::Egress),
@@ -36,18 +36,18 @@ fn covers(kind: GuardedKind, action: &Action) -> bool {
 
 impl Validator<'_> {
     /// Returns the gates that policies add at one end of the run.
-    pub(super) fn policy_gates(
+    pub(super) fn plan_policy_gates(
         &mut self,
         plan: &PlanContext<'_>,
         position: Position,
         known: &Known,
     ) -> Vec<PlannedStep> {
         let here = plan.added.iter().filter(|one| one.step.at == Some(position));
-        here.filter_map(|one| self.policy_gate(plan, one, one.step.name.clone(), None, "", known.clone())).collect()
+        here.filter_map(|one| self.plan_policy_gate(plan, one, one.step.name.clone(), None, "", known.clone())).collect()
     }
 
     /// Adds the gates of policies before a step. `step` is the step as its author wrote it.
-    pub(super) fn with_policy_gates(&mut self, planned: &mut PlannedStep, step: &Step, context: &StepContext<'_>) {
+    pub(super) fn add_policy_gates(&mut self, planned: &mut PlannedStep, step: &Step, context: &StepContext<'_>) {
         let is_meant = |one: &&AddedStep| {
             one.step
                 .before
@@ -61,7 +61,7 @@ impl Validator<'_> {
         let required = meant.iter().find_map(|one| reviewed_definition(one, &planned.action, servers));
         meant.retain(|one| reviewed_definition(one, &planned.action, servers).is_none());
         let gates = meant.into_iter().filter_map(|one| {
-            self.policy_gate(context.plan, one, name(one), before, context.prefix, context.known.clone())
+            self.plan_policy_gate(context.plan, one, name(one), before, context.prefix, context.known.clone())
         });
         let url_begins = planned.url_begins();
         let bound = |gate| {
@@ -77,7 +77,7 @@ impl Validator<'_> {
 
     /// Returns the gates that policies put before calls of tools, in the order of the policies. `path` is the path of
     /// their records.
-    pub(super) fn policy_call_gates(&mut self, plan: &PlanContext<'_>, path: &str, known: &Known) -> Vec<CallGate> {
+    pub(super) fn plan_policy_call_gates(&mut self, plan: &PlanContext<'_>, path: &str, known: &Known) -> Vec<CallGate> {
         let mut gates = Vec::new();
         for added in plan.added {
             let Some(before) = added.step.before.as_ref().filter(|before| before.kinds.contains(&GuardedKind::Tool))
@@ -89,7 +89,7 @@ impl Validator<'_> {
             context.added_by = Some(added.source.as_str());
             let type_ = GateType::ToolExecution;
             if let Some(asked) =
-                self.gate(&added.step.hitl, &format!("{field}.hitl"), &context, GateSubject::Call(type_))
+                self.plan_gate(&added.step.hitl, &format!("{field}.hitl"), &context, GateSubject::Call(type_))
             {
                 let gate = PlannedStep::new(&added.step.name, Action::Gate(Box::new(asked)));
                 let gate = PlannedStep { path: path.to_owned(), added_by: Some(added.source.clone()), ..gate };
@@ -101,7 +101,7 @@ impl Validator<'_> {
     }
 
     /// Checks one added gate, and returns it as a planned step, or `None` after an error.
-    fn policy_gate(
+    fn plan_policy_gate(
         &mut self,
         plan: &PlanContext<'_>,
         added: &AddedStep,
@@ -114,7 +114,7 @@ impl Validator<'_> {
         let mut context = StepContext::new(plan, field, prefix, known);
         (context.added_by, context.before) = (Some(added.source.as_str()), before);
         let step = Step { name, hitl: Some(added.step.hitl.clone()), ..Step::default() };
-        self.step(&step, &context)
+        self.plan_step(&step, &context)
     }
 
     /// Reports too many added gates, and added gates with the name of another step.

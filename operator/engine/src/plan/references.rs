@@ -95,7 +95,7 @@ impl Validator<'_> {
     }
 
     /// Reports every name that will not exist.
-    pub(super) fn references(&mut self, references: &BTreeSet<Reference>, known: &Known, field: &str) {
+    pub(super) fn check_references(&mut self, references: &BTreeSet<Reference>, known: &Known, field: &str) {
         for unknown in check(references, known, field) {
             self.error(field, unknown.problem());
         }

@@ -10,7 +10,7 @@ use crate::{policy, transition::SentSecret};
 
 impl Validator<'_> {
     /// Plans the headers of a request whose values are keys of Secrets; `None` if there are none, or after an error.
-    pub(super) fn secret_headers(
+    pub(super) fn plan_secret_headers(
         &mut self,
         http: &HttpStep,
         context: &StepContext<'_>,

@@ -231,7 +231,7 @@ fn unasked_entries<'s>(spec: &'s WorkflowSpec, server: &Server, any: &PlannedToo
 
 impl Validator<'_> {
     /// Checks the servers, and plans the step that calls of their tools run.
-    pub(super) fn servers(&mut self, plan: &PlanContext<'_>, everywhere: &Known) -> BTreeMap<String, PlannedServer> {
+    pub(super) fn plan_servers(&mut self, plan: &PlanContext<'_>, everywhere: &Known) -> BTreeMap<String, PlannedServer> {
         let spec = plan.spec;
         self.check_unique(spec.servers.iter().map(|server| server.name.as_str()), "spec.servers");
         let mut planned = BTreeMap::new();
@@ -239,7 +239,7 @@ impl Validator<'_> {
             let field = format!("spec.servers[{at}]");
             self.check_server(spec, server, &field);
             let known = everywhere.clone().with("args", Members::Open);
-            let Some(changes) = self.step_of_server(plan, server, &field, &known) else { continue };
+            let Some(changes) = self.plan_server_step(plan, server, &field, &known) else { continue };
             let mut reads = changes.clone();
             if let Action::Mcp(mcp) = &mut reads.action {
                 mcp.reads = true;
@@ -265,7 +265,7 @@ impl Validator<'_> {
     }
 
     fn check_server(&mut self, spec: &WorkflowSpec, server: &Server, field: &str) {
-        self.name(&server.name, &format!("{field}.name"));
+        self.check_name(&server.name, &format!("{field}.name"));
         if server.url.is_some() != server.command.is_empty() {
             self.error(field, "a server has exactly one of url and command");
         }
@@ -278,7 +278,7 @@ impl Validator<'_> {
             self.error(format!("{field}.url"), why);
         }
         if let Some(url) = &server.url {
-            self.not_allowed(format!("{field}.url"), self.policies.refuses_url(url));
+            self.report_forbidden(format!("{field}.url"), self.policies.refuses_url(url));
         }
         // The error does not repeat the text, because it may be a key in the wrong field.
         if server.key.as_ref().is_some_and(|key| spec.secrets.iter().all(|entry| entry.name != *key)) {
@@ -313,7 +313,7 @@ impl Validator<'_> {
     }
 
     /// Plans the step of the tools of a server that can change something.
-    fn step_of_server(
+    fn plan_server_step(
         &mut self,
         plan: &PlanContext<'_>,
         server: &Server,
@@ -323,7 +323,7 @@ impl Validator<'_> {
         let mcp = McpStep { server: server.name.clone(), ..McpStep::default() };
         let step = Step { name: server.name.clone(), mcp: Some(mcp), ..Step::default() };
         let context = StepContext::new(plan, field, PLANNED_CALLS, known.clone()).of_server();
-        let mut planned = self.step(&step, &context)?;
+        let mut planned = self.plan_step(&step, &context)?;
         for gate in &mut planned.policy_gates {
             gate.path = format!("{}/{}", planned.path, gate.name);
         }
@@ -367,7 +367,7 @@ impl Validator<'_> {
     }
 
     /// Checks an entry of an agent's tools that names tools of a server. Returns whether it does.
-    pub(super) fn tools_of_server(&mut self, spec: &WorkflowSpec, entry: &str, field: &str) -> bool {
+    pub(super) fn check_tool_of_server(&mut self, spec: &WorkflowSpec, entry: &str, field: &str) -> bool {
         let Some((server, tool)) = server_of(spec, entry) else { return false };
         let exists = tool.contains('*') || (fits(&tool) && server.has(&tool));
         if !exists {

@@ -87,11 +87,11 @@ impl Validator<'_> {
     }
 
     /// Returns the branches of a pattern with branches. `named` are the steps without a branch that the pattern names.
-    pub(super) fn spec_branches<'a>(&mut self, steps: &SpecSteps<'a>, named: &BTreeSet<&str>) -> Vec<SpecBranch<'a>> {
+    pub(super) fn check_branches<'a>(&mut self, steps: &SpecSteps<'a>, named: &BTreeSet<&str>) -> Vec<SpecBranch<'a>> {
         let branches = steps.branches();
         for branch in &branches {
             let Some(first) = branch.steps.first() else { continue };
-            self.name(branch.name, &format!("{}.branch", first.field));
+            self.check_name(branch.name, &format!("{}.branch", first.field));
             if branch.steps.len() > MOST_IN_A_BRANCH {
                 let count = branch.steps.len();
                 let message = format!(
@@ -125,7 +125,7 @@ impl Validator<'_> {
     }
 
     /// Finds the step without a branch that a field of a pattern names.
-    pub(super) fn named_step<'a>(
+    pub(super) fn find_named_step<'a>(
         &mut self,
         steps: &SpecSteps<'a>,
         name: Option<&str>,

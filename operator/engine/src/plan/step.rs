@@ -85,7 +85,7 @@ impl<'a> StepContext<'a> {
 
 impl Validator<'_> {
     /// Plans a list of steps, one after the other. `base` are the names from outside of the list.
-    pub(super) fn list(
+    pub(super) fn plan_list(
         &mut self,
         plan: &PlanContext<'_>,
         steps: &[SpecStep<'_>],
@@ -102,7 +102,7 @@ impl Validator<'_> {
             let remedy =
                 if is_chain { "add `pattern: {dag: {}}`, or leave dependsOn out" } else { "leave dependsOn out" };
             self.check_no_dependencies(one, remedy);
-            if let Some(step) = self.step(one.step, &context) {
+            if let Some(step) = self.plan_step(one.step, &context) {
                 planned.push(step);
             }
         }
@@ -127,8 +127,8 @@ impl Validator<'_> {
         }
     }
 
-    pub(super) fn step(&mut self, step: &Step, context: &StepContext<'_>) -> Option<PlannedStep> {
-        self.name(&step.name, &context.field("name"));
+    pub(super) fn plan_step(&mut self, step: &Step, context: &StepContext<'_>) -> Option<PlannedStep> {
+        self.check_name(&step.name, &context.field("name"));
         let kinds = [
             step.agent.is_some(),
             step.pod.is_some(),
@@ -141,7 +141,7 @@ impl Validator<'_> {
             let message = format!("step {} needs exactly one of agent, pod, http, mcp, set and hitl", step.name);
             self.error(&context.field, message);
         }
-        let vars = self.vars(step, context);
+        let vars = self.plan_vars(step, context);
         let known = Self::with_vars(context.known.clone(), step);
         let context =
             &StepContext { known, field: context.field.clone(), earlier: context.earlier.clone(), ..*context };
@@ -149,7 +149,7 @@ impl Validator<'_> {
         let skip_if = step
             .skip_if
             .as_ref()
-            .and_then(|source| self.condition(source, &context.field("skipIf"), &context.known, consequence));
+            .and_then(|source| self.parse_condition(source, &context.field("skipIf"), &context.known, consequence));
         if let Some(schema) = &step.output_schema
             // An accepted run continues: an answer that cannot be validated fails on its own.
             && !self.accepted
@@ -157,7 +157,7 @@ impl Validator<'_> {
         {
             self.error(context.field("outputSchema"), why);
         }
-        let action = self.action(step, context)?;
+        let action = self.plan_action(step, context)?;
         if step.pod.is_none() && step.retry.as_ref().is_some_and(|retry| !retry.on_exit_codes.is_empty()) {
             self.error(context.field("retry.onExitCodes"), "only containers have exit codes: use onReasons");
         }
@@ -167,7 +167,7 @@ impl Validator<'_> {
             _ => Duration::from_secs(30),
         };
         if matches!(action, Action::Agent(_) | Action::Http(_) | Action::Mcp(_)) {
-            self.call_timeout(step.timeout, &context.field("timeout"));
+            self.check_call_timeout(step.timeout, &context.field("timeout"));
         }
         let mut planned = PlannedStep {
             path: format!("{}{}", context.prefix, step.name),
@@ -181,9 +181,9 @@ impl Validator<'_> {
             added_by: context.added_by.map(str::to_owned),
             ..PlannedStep::new(&step.name, action)
         };
-        self.with_gates(&mut planned, step.output_schema.clone(), context);
+        self.add_spec_gates(&mut planned, step.output_schema.clone(), context);
         if context.added_by.is_none() {
-            self.with_policy_gates(&mut planned, step, context);
+            self.add_policy_gates(&mut planned, step, context);
         }
         self.check_mcp_is_asked(&planned, context);
         Some(planned)
@@ -191,7 +191,7 @@ impl Validator<'_> {
 
     /// Refuses a `timeout` of a call above the operator's maximum. An accepted run keeps its spec: the operator
     /// shortens the timeout of its calls.
-    pub(super) fn call_timeout(&mut self, timeout: Option<Span>, field: &str) {
+    pub(super) fn check_call_timeout(&mut self, timeout: Option<Span>, field: &str) {
         let (given, most) = (timeout.map(Span::duration).unwrap_or_default(), self.settings.max_call_timeout);
         if given > most && !self.accepted {
             let (given, most) = (Span::from(given), Span::from(most));
@@ -202,7 +202,7 @@ impl Validator<'_> {
         }
     }
 
-    pub(super) fn name(&mut self, name: &str, field: &str) {
+    pub(super) fn check_name(&mut self, name: &str, field: &str) {
         if !names::is_label(name) {
             self.error(
                 field,
@@ -211,7 +211,7 @@ impl Validator<'_> {
         }
     }
 
-    fn vars(&mut self, step: &Step, context: &StepContext<'_>) -> Vec<(String, Template)> {
+    fn plan_vars(&mut self, step: &Step, context: &StepContext<'_>) -> Vec<(String, Template)> {
         let mut vars = Vec::new();
         for (name, source) in &step.vars {
             let field = context.field(&format!("vars.{name}"));
@@ -221,37 +221,37 @@ impl Validator<'_> {
                     "a variable's name has letters, digits and `_`, and must not be a name that templates define",
                 );
             }
-            if let Some(template) = self.known_template(source, &field, &context.known) {
+            if let Some(template) = self.parse_known_template(source, &field, &context.known) {
                 vars.push((name.clone(), template));
             }
         }
         vars
     }
 
-    fn action(&mut self, step: &Step, context: &StepContext<'_>) -> Option<Action> {
+    fn plan_action(&mut self, step: &Step, context: &StepContext<'_>) -> Option<Action> {
         if let Some(agent) = &step.agent {
-            self.agent_step(agent, context).map(Action::Agent)
+            self.plan_agent_step(agent, context).map(Action::Agent)
         } else if let Some(pod) = &step.pod {
-            self.pod_step(pod, context).map(|pod| Action::Pod(Box::new(pod)))
+            self.plan_pod_step(pod, context).map(|pod| Action::Pod(Box::new(pod)))
         } else if let Some(http) = &step.http {
-            self.http_step(http, context).map(Action::Http)
+            self.plan_http_step(http, context).map(Action::Http)
         } else if let Some(mcp) = &step.mcp {
-            self.mcp_step(mcp, context).map(|mcp| Action::Mcp(Box::new(mcp)))
+            self.plan_mcp_step(mcp, context).map(|mcp| Action::Mcp(Box::new(mcp)))
         } else if let Some(set) = &step.set {
-            self.known_template(&set.value, &context.field("set.value"), &context.known).map(Action::Set)
+            self.parse_known_template(&set.value, &context.field("set.value"), &context.known).map(Action::Set)
         } else {
-            let gate = self.gate_step(step.hitl.as_ref()?, &context.field("hitl"), context)?;
+            let gate = self.plan_gate_step(step.hitl.as_ref()?, &context.field("hitl"), context)?;
             Some(Action::Gate(Box::new(gate)))
         }
     }
 
     /// Reports an unknown agent, and names in its instructions that do not exist here.
-    pub(super) fn agent(&mut self, name: &str, field: &str, context: &StepContext<'_>) {
+    pub(super) fn check_agent(&mut self, name: &str, field: &str, context: &StepContext<'_>) {
         match context.plan.agents.get(name) {
             Some(planned) => {
                 if let Some(system) = &planned.system {
                     let field = format!("{field} (the system prompt of {name})");
-                    self.references(system.references(), &context.known, &field);
+                    self.check_references(system.references(), &context.known, &field);
                 }
             }
             None => {
@@ -262,16 +262,16 @@ impl Validator<'_> {
         }
     }
 
-    fn agent_step(&mut self, agent: &AgentStep, context: &StepContext<'_>) -> Option<PlannedAgentStep> {
-        self.agent(&agent.name, &context.field("agent.name"), context);
-        let input = self.known_template(&agent.input, &context.field("agent.input"), &context.known)?;
+    fn plan_agent_step(&mut self, agent: &AgentStep, context: &StepContext<'_>) -> Option<PlannedAgentStep> {
+        self.check_agent(&agent.name, &context.field("agent.name"), context);
+        let input = self.parse_known_template(&agent.input, &context.field("agent.input"), &context.known)?;
         let fresh = agent.conversation == Some(Conversation::Fresh);
         Some(PlannedAgentStep { agent: agent.name.clone(), input: Some(input), addition: None, fresh })
     }
 
-    fn http_step(&mut self, http: &HttpStep, context: &StepContext<'_>) -> Option<Box<PlannedHttp>> {
+    fn plan_http_step(&mut self, http: &HttpStep, context: &StepContext<'_>) -> Option<Box<PlannedHttp>> {
         let fixed = policy::fixed_host(&http.url);
-        self.not_allowed(context.field("http.url"), fixed.and_then(|url| self.policies.refuses_url(url)));
+        self.report_forbidden(context.field("http.url"), fixed.and_then(|url| self.policies.refuses_url(url)));
         // An accepted run continues: the call fails on its own.
         if !self.accepted && fixed.and_then(|url| Url::parse(url).ok()).is_some_and(|url| hosts::has_credentials(&url))
         {
@@ -280,17 +280,17 @@ impl Validator<'_> {
                 "it has a user name or a password: leave them out, and send a key by `secretHeaders`",
             );
         }
-        let url = self.known_template(&http.url, &context.field("http.url"), &context.known);
+        let url = self.parse_known_template(&http.url, &context.field("http.url"), &context.known);
         let mut headers = BTreeMap::new();
         for (name, source) in &http.headers {
             let field = context.field(&format!("http.headers.{name}"));
-            if let Some(template) = self.known_template(source, &field, &context.known) {
+            if let Some(template) = self.parse_known_template(source, &field, &context.known) {
                 headers.insert(name.clone(), template);
             }
         }
-        let secrets = self.secret_headers(http, context);
+        let secrets = self.plan_secret_headers(http, context);
         let body = match &http.body {
-            Some(source) => Some(self.known_template(source, &context.field("http.body"), &context.known)?),
+            Some(source) => Some(self.parse_known_template(source, &context.field("http.body"), &context.known)?),
             None => None,
         };
         let is_no_text = |input: &Input| !matches!(input.type_, None | Some(InputType::String));
@@ -305,15 +305,15 @@ impl Validator<'_> {
     }
 
     /// Parses a template, and checks its names.
-    pub(super) fn known_template(&mut self, source: &str, field: &str, known: &Known) -> Option<Template> {
-        let template = self.template(source, field)?;
-        self.references(template.references(), known, field);
+    pub(super) fn parse_known_template(&mut self, source: &str, field: &str, known: &Known) -> Option<Template> {
+        let template = self.parse_template(source, field)?;
+        self.check_references(template.references(), known, field);
         Some(template)
     }
 
     /// Parses a condition, and checks its names. `consequence` is the part of the error about a condition that cannot
     /// be evaluated.
-    pub(super) fn condition(
+    pub(super) fn parse_condition(
         &mut self,
         source: &str,
         field: &str,
@@ -322,7 +322,7 @@ impl Validator<'_> {
     ) -> Option<Condition> {
         match Condition::parse(source, field) {
             Ok(condition) => {
-                self.references(&condition.references(), known, field);
+                self.check_references(&condition.references(), known, field);
                 // An accepted run continues: a condition that cannot be evaluated fails on its own.
                 let problems =
                     if self.accepted { BTreeSet::new() } else { condition.read_problems(known, consequence) };

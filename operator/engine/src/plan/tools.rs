@@ -233,11 +233,11 @@ impl PlannedTools {
 
 impl Validator<'_> {
     /// Returns the names of the tools that an agent may call. Reports entries that name no tool.
-    pub(super) fn tools_of(&mut self, spec: &WorkflowSpec, agent: &Agent, field: &str) -> Vec<String> {
+    pub(super) fn resolve_tools(&mut self, spec: &WorkflowSpec, agent: &Agent, field: &str) -> Vec<String> {
         for (at, entry) in agent.tools.iter().enumerate() {
             let list = ToolList::of(std::slice::from_ref(entry));
             let is_known = spec.tools.iter().any(|tool| matches!(list.selects(&tool.name), Selection::Listed(_)))
-                || self.tools_of_server(spec, entry, &format!("{field}.tools[{at}]"));
+                || self.check_tool_of_server(spec, entry, &format!("{field}.tools[{at}]"));
             if entry.starts_with('!') || !(is_known || names::is_built_in(entry)) {
                 let hint = self.did_you_mean(entry, spec.tools.iter().map(|tool| tool.name.as_str()));
                 let message = format!(
@@ -251,7 +251,7 @@ impl Validator<'_> {
     }
 
     /// Plans the tools and the gates before them.
-    pub(super) fn tools(&mut self, plan: &PlanContext<'_>, everywhere: &Known) -> PlannedTools {
+    pub(super) fn plan_tools(&mut self, plan: &PlanContext<'_>, everywhere: &Known) -> PlannedTools {
         let spec = plan.spec;
         self.check_unique(spec.tools.iter().map(|tool| tool.name.as_str()), "spec.tools");
         let built_in = |tool: &&Tool| names::is_reserved(&tool.name);
@@ -267,7 +267,7 @@ impl Validator<'_> {
         }
         let mut tools = BTreeMap::new();
         for (at, tool) in spec.tools.iter().enumerate() {
-            if let Some(planned) = self.tool(plan, tool, &format!("spec.tools[{at}]"), everywhere) {
+            if let Some(planned) = self.plan_tool(plan, tool, &format!("spec.tools[{at}]"), everywhere) {
                 tools.insert(tool.name.clone(), planned);
             }
         }
@@ -275,21 +275,21 @@ impl Validator<'_> {
         let known = ["args", "tool", "effects", "agent", "agents"]
             .into_iter()
             .fold(known, |k, name| k.with(name, Members::Open));
-        let servers = self.servers(plan, everywhere);
+        let servers = self.plan_servers(plan, everywhere);
         let (mut gates, mut question) = (Vec::new(), None);
         if !spec.tools.is_empty() || !spec.servers.is_empty() {
-            gates = self.policy_call_gates(plan, &format!("{PLANNED_CALLS}.gate"), &known);
+            gates = self.plan_policy_call_gates(plan, &format!("{PLANNED_CALLS}.gate"), &known);
         }
         for tool in tools.values_mut() {
             let can_ask = gates.iter().any(|gate| gate.reason(tool, &tool.facts()).is_some());
             tool.step.has_policy_call_gate = can_ask;
         }
         for (field, gate) in plan.gates.of_calls() {
-            gates.extend(self.call_gate(plan, field, gate, &known));
+            gates.extend(self.plan_call_gate(plan, field, gate, &known));
         }
         let ask: Vec<_> = plan.gates.of_type(SpecGateType::Question).collect();
         if let Some((field, gate)) = ask.first() {
-            question = self.question_gate(plan, field, gate, everywhere);
+            question = self.plan_question_gate(plan, field, gate, everywhere);
         }
         self.check_nesting(plan);
         let planned = PlannedTools { tools, gates, question, servers };
@@ -297,7 +297,7 @@ impl Validator<'_> {
         planned
     }
 
-    fn tool(&mut self, plan: &PlanContext<'_>, tool: &Tool, field: &str, everywhere: &Known) -> Option<PlannedTool> {
+    fn plan_tool(&mut self, plan: &PlanContext<'_>, tool: &Tool, field: &str, everywhere: &Known) -> Option<PlannedTool> {
         let parameters = tool.parameters.clone().unwrap_or_else(no_parameters);
         if parameters.0.get("type") != Some(&json!("object")) {
             self.error(format!("{field}.parameters"), "the schema must say `type: object`: arguments have names");
@@ -337,7 +337,7 @@ impl Validator<'_> {
         let is_alike = plan.spec.tools.iter().all(is_alike);
         let arguments = if is_alike && !self.accepted { references::members(&parameters.0) } else { Members::Open };
         let known = everywhere.clone().with("args", arguments);
-        let mut planned = self.step(step, &StepContext::new(plan, &at, PLANNED_CALLS, known))?;
+        let mut planned = self.plan_step(step, &StepContext::new(plan, &at, PLANNED_CALLS, known))?;
         // The gates of policies are below each call.
         for gate in &mut planned.policy_gates {
             gate.path = format!("{}/{}", planned.path, gate.name);
@@ -365,7 +365,7 @@ impl Validator<'_> {
         }
     }
 
-    fn call_gate(&mut self, plan: &PlanContext<'_>, field: &str, gate: &Gate, known: &Known) -> Option<CallGate> {
+    fn plan_call_gate(&mut self, plan: &PlanContext<'_>, field: &str, gate: &Gate, known: &Known) -> Option<CallGate> {
         let (type_, rule) = CallRule::of(gate)?;
         if type_ == GateType::SpecificTools && gate.tools.is_empty() {
             self.error(format!("{field}.tools"), "the gate would never ask: list the tools that it asks about");
@@ -381,14 +381,14 @@ impl Validator<'_> {
                 let name = entry.strip_prefix('!').unwrap_or(entry);
                 let exists = name.contains('*')
                     || plan.spec.tools.iter().any(|tool| tool.name == name)
-                    || self.tools_of_server(plan.spec, name, &format!("{field}.{list}"));
+                    || self.check_tool_of_server(plan.spec, name, &format!("{field}.{list}"));
                 if !exists && gate.preset.is_none() {
                     let hint = self.did_you_mean(name, plan.spec.tools.iter().map(|tool| tool.name.as_str()));
                     self.error(format!("{field}.{list}"), format!("there is no tool {name} in spec.tools{hint}"));
                 }
             }
         }
-        let planned = self.spec_gate(
+        let planned = self.plan_spec_gate(
             plan,
             field,
             gate,
@@ -412,7 +412,7 @@ impl Validator<'_> {
         }
     }
 
-    fn question_gate(
+    fn plan_question_gate(
         &mut self,
         plan: &PlanContext<'_>,
         field: &str,
@@ -436,7 +436,7 @@ impl Validator<'_> {
             self.error(format!("{field}.condition"), "a question is always asked: leave condition out");
         }
         let known = everywhere.clone().with("agent", Members::Open);
-        self.spec_gate(plan, field, gate, &format!("{PLANNED_CALLS}.gate"), known, GateSubject::Question)
+        self.plan_spec_gate(plan, field, gate, &format!("{PLANNED_CALLS}.gate"), known, GateSubject::Question)
     }
 
     /// Reports agents that call themselves, and agents whose calls are nested too deep.
@@ -541,7 +541,7 @@ impl Validator<'_> {
     /// Refuses a tool that a policy forbids or requires a gate for, and warns of a changing tool without a gate.
     pub(super) fn check_gates_of_tool(&mut self, tool: &PlannedTool, gates: &[CallGate], field: &str) {
         let facts = tool.facts();
-        self.not_allowed(field, self.policies.forbids_call(&facts));
+        self.report_forbidden(field, self.policies.forbids_call(&facts));
         let asks = |gate: &CallGate| gate.reason(tool, &facts).is_some();
         if tool.defined_by == DefinedBy::Author && tool.effects() != Effects::Read && !gates.iter().any(asks) {
             self.warn(field, &format!("calls of {} can change something, and no gate asks about them", tool.name));
@@ -557,7 +557,7 @@ impl Validator<'_> {
                     tool.name
                 )
             });
-            self.not_allowed(field, why);
+            self.report_forbidden(field, why);
         }
     }
 }

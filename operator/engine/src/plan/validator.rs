@@ -43,7 +43,7 @@ impl Validator<'_> {
     }
 
     /// Reports a part of the spec that the policies forbid, unless the run was already accepted.
-    pub(crate) fn not_allowed(&mut self, field: impl Into<String>, why: Option<String>) {
+    pub(crate) fn report_forbidden(&mut self, field: impl Into<String>, why: Option<String>) {
         if let (Some(why), false) = (why, self.accepted) {
             self.error_as(reason::NOT_ALLOWED, field, why);
         }
@@ -53,7 +53,7 @@ impl Validator<'_> {
         self.warnings.push(format!("{field}: {message}"));
     }
 
-    pub(super) fn template(&mut self, source: &str, field: &str) -> Option<Template> {
+    pub(super) fn parse_template(&mut self, source: &str, field: &str) -> Option<Template> {
         match Template::parse(source, field) {
             Ok(template) => Some(template),
             Err(why) => {

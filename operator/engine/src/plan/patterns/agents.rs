@@ -54,22 +54,22 @@ impl Validator<'_> {
     ) -> Option<PlannedStep> {
         let PatternAgent { agent, agent_field, input, input_field, addition } = agent;
         let field = |field: &str| format!("{}.{field}", context.field);
-        self.agent(agent, &field(agent_field), context);
+        self.check_agent(agent, &field(agent_field), context);
         let planned_agent = context.plan.agents.get(agent);
         if input.is_none() && planned_agent.is_some_and(|agent| agent.system.is_none()) {
             let message = format!("agent {agent} has no system prompt: set this input");
             self.error(field(input_field), message);
         }
         let input = match input {
-            Some(source) => Some(self.known_template(source, &field(input_field), &context.known)?),
+            Some(source) => Some(self.parse_known_template(source, &field(input_field), &context.known)?),
             None => None,
         };
         let action = Action::Agent(PlannedAgentStep { agent: agent.to_owned(), input, addition, fresh: false });
         let mut step = PlannedStep { path: format!(".{name}"), ..PlannedStep::new(&format!(".{name}"), action) };
-        self.with_gates(&mut step, None, context);
+        self.add_spec_gates(&mut step, None, context);
         let agent = AgentStep { name: agent.to_owned(), ..AgentStep::default() };
         let written = Step { name: format!(".{name}"), agent: Some(agent), ..Step::default() };
-        self.with_policy_gates(&mut step, &written, context);
+        self.add_policy_gates(&mut step, &written, context);
         Some(step)
     }
 
@@ -81,7 +81,7 @@ impl Validator<'_> {
         known: &Known,
     ) -> Option<PlannedStep> {
         self.check_no_dependencies(spec_step, "leave dependsOn out");
-        self.step(
+        self.plan_step(
             spec_step.step,
             &StepContext { result: true, ..StepContext::new(plan, &spec_step.field, "", known.clone()) },
         )
@@ -98,12 +98,12 @@ impl Validator<'_> {
         subject: GateSubject,
     ) -> Option<PlannedStep> {
         let known = with_decision(known.clone());
-        let general = self.gate_of_run(plan, SpecGateType::PlanApproval, path, &known, subject.clone());
+        let general = self.plan_gate_of_run(plan, SpecGateType::PlanApproval, path, &known, subject.clone());
         let Some(name) = own else { return general };
         if general.is_some() {
             self.error(field, "a gate of spec.gates with the type planApproval asks already: keep one of them");
         }
-        self.review(plan, name, (path, field), &known, subject).or(general)
+        self.plan_named_gate(plan, name, (path, field), &known, subject).or(general)
     }
 
     pub(super) fn orchestrator(
@@ -138,7 +138,7 @@ impl Validator<'_> {
         // The gates of policies are below each worker, because several workers run at once.
         let context = StepContext::new(plan, format!("{field}.worker"), ".worker/", at_work);
         let input = spec.worker.input.as_deref().unwrap_or("{{ task }}");
-        self.call_timeout(spec.worker.timeout, &format!("{field}.worker.timeout"));
+        self.check_call_timeout(spec.worker.timeout, &format!("{field}.worker.timeout"));
         let worker = self
             .pattern_agent("worker", PatternAgent::of(&spec.worker.agent, Some(input), None), &context)
             .map(|worker| PlannedStep {
@@ -149,9 +149,9 @@ impl Validator<'_> {
             });
         let done = parts.with("workers", Members::Open).with("last_response", Members::Open);
         let reduce_review = spec.reduce_review.as_deref().and_then(|name| {
-            self.review(plan, name, (".reduce-review", &format!("{field}.reduceReview")), &done, GateSubject::Workers)
+            self.plan_named_gate(plan, name, (".reduce-review", &format!("{field}.reduceReview")), &done, GateSubject::Workers)
         });
-        let spec_reduce = self.named_step(steps, spec.reduce.as_deref(), &format!("{field}.reduce"));
+        let spec_reduce = self.find_named_step(steps, spec.reduce.as_deref(), &format!("{field}.reduce"));
         let reduce = spec_reduce.as_ref().and_then(|spec_step| self.single_step(plan, spec_step, &done));
         let reduced = match &spec_reduce {
             Some(spec_step) => {
@@ -159,7 +159,7 @@ impl Validator<'_> {
             }
             None => done.clone(),
         };
-        let spec_writeup = self.named_step(steps, spec.writeup.as_deref(), &format!("{field}.writeup"));
+        let spec_writeup = self.find_named_step(steps, spec.writeup.as_deref(), &format!("{field}.writeup"));
         let writeup = spec_writeup.as_ref().and_then(|spec_step| self.single_step(plan, spec_step, &reduced));
         if let (Some(reduce), Some(writeup)) = (&spec.reduce, &spec.writeup)
             && reduce == writeup

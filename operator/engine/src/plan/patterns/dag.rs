@@ -49,7 +49,7 @@ impl Validator<'_> {
             let mut context = StepContext::new(plan, field, "", known);
             let earlier = order.iter().filter(|other| seen.contains(other));
             context.earlier = earlier.filter_map(|at| Some((*at, &planned[*at].as_ref()?.step))).collect();
-            let Some(step) = self.step(task, &context) else { continue };
+            let Some(step) = self.plan_step(task, &context) else { continue };
             let reviewed = step.gate().and_then(|gate| gate.reviews());
             let between = |other: &&usize| {
                 reviewed

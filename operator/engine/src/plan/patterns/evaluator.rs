@@ -49,7 +49,7 @@ impl Validator<'_> {
         let judged = judged.with("current_draft", Members::Open);
         let judged = judged.with("current_evaluation", Members::fields(["score", "issues", "fixes"]));
         let review = spec.review_gate.as_deref().and_then(|name| {
-            self.review(plan, name, (".review", &format!("{field}.reviewGate")), &judged, GateSubject::Draft)
+            self.plan_named_gate(plan, name, (".review", &format!("{field}.reviewGate")), &judged, GateSubject::Draft)
         });
         let context = StepContext::new(plan, field, "", judged.clone());
         let prompt = spec.revise_prompt.as_deref().unwrap_or(REVISE);

@@ -41,7 +41,7 @@ impl Validator<'_> {
             let mut context = StepContext::new(plan, &spec_step.field, "", known.clone());
             context.earlier = nodes.iter().enumerate().collect();
             self.check_no_dependencies(spec_step, "add an edge to spec.pattern.graph.edges");
-            if let Some(step) = self.step(spec_step.step, &context) {
+            if let Some(step) = self.plan_step(spec_step.step, &context) {
                 nodes.push(step);
             }
         }
@@ -89,7 +89,7 @@ impl Validator<'_> {
                 let mut choices = Vec::new();
                 for (at, choice) in edge.choose.iter().enumerate() {
                     let field = format!("{field}.choose[{at}]");
-                    let when = self.condition(&choice.when, &format!("{field}.when"), known, "the run then fails");
+                    let when = self.parse_condition(&choice.when, &format!("{field}.when"), known, "the run then fails");
                     let to = self.find_node(steps, &choice.to, &format!("{field}.to"));
                     if let (Some(when), Some(to)) = (when, to) {
                         choices.push((when, to));

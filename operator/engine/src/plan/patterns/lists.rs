@@ -41,7 +41,7 @@ impl Validator<'_> {
             let message = "a run needs at least one step: add it to spec.steps, whatever the pattern";
             self.error("spec.steps", message);
         }
-        let planned = self.list(plan, steps, "", base);
+        let planned = self.plan_list(plan, steps, "", base);
         let known = Self::known_in_list(base, steps, steps.len());
         (PlannedPattern::Chain(planned), known)
     }
@@ -49,7 +49,7 @@ impl Validator<'_> {
     fn branches(&mut self, plan: &PlanContext<'_>, branches: &[SpecBranch<'_>], base: &Known) -> Vec<PlannedBranch> {
         let mut planned = Vec::new();
         for branch in branches {
-            let steps = self.list(plan, &branch.steps, &format!("{}/", branch.name), base);
+            let steps = self.plan_list(plan, &branch.steps, &format!("{}/", branch.name), base);
             planned.push(PlannedBranch { name: branch.name.to_owned(), steps });
         }
         planned
@@ -63,7 +63,7 @@ impl Validator<'_> {
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
         let field = "spec.pattern.routing";
-        let routes = self.spec_branches(steps, &BTreeSet::new());
+        let routes = self.check_branches(steps, &BTreeSet::new());
         match routes.len() {
             0 => self.error("spec.steps", "a router needs at least one route to choose: a step says `branch: <route>`"),
             count if count > MOST_ROUTES => {
@@ -114,7 +114,7 @@ impl Validator<'_> {
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
         let named: BTreeSet<&str> = parallel.reduce.as_deref().into_iter().collect();
-        let spec_branches = self.spec_branches(steps, &named);
+        let spec_branches = self.check_branches(steps, &named);
         match spec_branches.len() {
             0 | 1 => {
                 let message =
@@ -136,7 +136,7 @@ impl Validator<'_> {
         if spec_branches.iter().flat_map(|branch| &branch.steps).any(|spec_step| spec_step.step.hitl.is_some()) {
             known = with_decision(known);
         }
-        let spec_reduce = self.named_step(steps, parallel.reduce.as_deref(), "spec.pattern.parallel.reduce");
+        let spec_reduce = self.find_named_step(steps, parallel.reduce.as_deref(), "spec.pattern.parallel.reduce");
         let reduce = spec_reduce.as_ref().and_then(|spec_step| self.single_step(plan, spec_step, &known));
         if let Some(spec_step) = &spec_reduce {
             known = with_records(known, [spec_step].into_iter(), &[]);
