@@ -44,7 +44,7 @@ struct RunCalls {
 impl RunCalls {
     /// Drops the results that a committed journal contains.
     fn on_committed(&mut self, journal: &Journal) {
-        self.calls.committed(journal);
+        self.calls.drop_committed(journal);
         self.memory.retain(|key, _| self.calls.contains(key));
     }
 }

@@ -80,7 +80,7 @@ pub fn advance(
     }
     let state = run.state.into_inner();
     if !state.missing.is_empty() {
-        return wait_for_values(before, state);
+        return request_values(before, state);
     }
     Transition { left_out, ..to_transition(control, state, end, artifacts) }
 }
@@ -105,7 +105,8 @@ fn poll<T>(pattern: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Adds facts to the journal, ordered by path. A finished record stays as it is.
+/// Adds facts to the open records of the journal, ordered by path, and notes missing Approvals and costly steps. A
+/// finished record stays as it is.
 fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
     facts.sort_by(|a, b| a.key().cmp(&b.key()));
     let mut state = run.state.borrow_mut();
@@ -221,8 +222,8 @@ fn check_active_deadline(run: &Run<'_>) -> Option<End> {
     end_past_deadline(&mut run.state.borrow_mut(), run.plan.active_deadline?, run.now.at)
 }
 
-/// Returns the end of a run whose records cover at least `most` of working time, while a call is in flight. Otherwise
-/// wakes the run when its working time is used up.
+/// Returns the end of a run whose records cover at least `most` of working time. If some time is left, wakes the run
+/// when it is used up. Without open work no time passes, so neither happens.
 fn end_past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -> Option<End> {
     let is_work = |r: &&StepRecord| r.kind != StepKind::Hitl && r.phase != StepPhase::Skipped;
     let mut spans: Vec<(Moment, Moment)> =
@@ -341,7 +342,7 @@ fn to_transition(
 }
 
 /// Returns a transition that only names the values to be fetched, with the journal unchanged.
-fn wait_for_values(journal: Journal, state: TransitionState) -> Transition {
+fn request_values(journal: Journal, state: TransitionState) -> Transition {
     Transition {
         journal,
         commands: Vec::new(),

@@ -221,8 +221,9 @@ impl<T> CallsInFlight<T> {
     }
 
     /// Returns the results that are facts of the next transition: results with an open record in the stored journal.
+    /// Drops the results that the journal already contains.
     pub fn facts(&mut self, journal: &Journal) -> Vec<Fact> {
-        self.committed(journal);
+        self.drop_committed(journal);
         let has_record = |(path, attempt): &CallKey| journal.get(path, *attempt).is_some();
         self.results.iter().filter(|(key, _)| has_record(key)).map(|(_, fact)| fact.clone()).collect()
     }
@@ -235,16 +236,16 @@ impl<T> CallsInFlight<T> {
         self.results.iter().filter(|(key, _)| is_unstored(key)).map(|(_, fact)| fact.clone()).collect()
     }
 
-    /// Removes the calls for which `follows` returns false, and their results. Returns the handles of the removed calls
+    /// Removes the calls for which `is_kept` returns false, and their results. Returns the handles of the removed calls
     /// that were in flight.
-    pub fn remove_where_not(&mut self, follows: impl Fn(&CallKey) -> bool) -> Vec<T> {
-        self.results.retain(|key, _| follows(key));
-        let gone: Vec<CallKey> = self.calls.keys().filter(|key| !follows(key)).cloned().collect();
-        gone.iter().filter_map(|key| self.calls.remove(key)).collect()
+    pub fn remove_where_not(&mut self, is_kept: impl Fn(&CallKey) -> bool) -> Vec<T> {
+        self.results.retain(|key, _| is_kept(key));
+        let removed: Vec<CallKey> = self.calls.keys().filter(|key| !is_kept(key)).cloned().collect();
+        removed.iter().filter_map(|key| self.calls.remove(key)).collect()
     }
 
     /// Drops the results that a committed journal contains.
-    pub fn committed(&mut self, journal: &Journal) {
+    pub fn drop_committed(&mut self, journal: &Journal) {
         self.results.retain(|(path, attempt), _| !journal.get(path, *attempt).is_some_and(|r| r.phase.is_end()));
     }
 
@@ -407,22 +408,22 @@ impl TransitionLoop {
         failed.extend(calls().filter(starts).filter_map(|call| self.refused_call(call, self.now.at)));
         if failed.is_empty() {
             Arc::make_mut(&mut self.values).extend(transition.reusable_values());
-            return Ok(self.commit_or_go_on(transition, process));
+            return Ok(self.commit_or_continue(transition, process));
         }
         // A lost or refused call never has a result of its own.
         self.facts.extend(failed);
         Ok(Round::Evaluate)
     }
 
-    /// Returns the transition, or starts the next round with its journal if results of its calls have already arrived.
+    /// Returns the transition, or begins the next round with its journal if results of its calls have already arrived.
     /// A transition that asks people is committed first, because only its commands create the requests.
-    fn commit_or_go_on(&mut self, mut transition: Transition, process: &str) -> Round {
+    fn commit_or_continue(&mut self, mut transition: Transition, process: &str) -> Round {
         let mut known: BTreeSet<Digest> = self.blobs.iter().map(|(digest, _)| digest.clone()).collect();
         self.blobs.extend(transition.blobs.drain(..).filter(|(digest, _)| known.insert(digest.clone())));
-        let can_go_on = transition.end.is_none() && transition.asks().next().is_none() && self.rounds < MOST_CHAINED;
+        let can_continue = transition.end.is_none() && transition.asks().next().is_none() && self.rounds < MOST_CHAINED;
         let is_open = |fact: &Fact| {
             let (path, attempt) = fact.key();
-            can_go_on && transition.journal.get(path, attempt).is_some_and(|record| !record.phase.is_end())
+            can_continue && transition.journal.get(path, attempt).is_some_and(|record| !record.phase.is_end())
         };
         let (results, later): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unstored).into_iter().partition(is_open);
         self.unstored = later;

@@ -102,7 +102,7 @@ fn a_result_is_kept_until_the_journal_that_holds_it_is_committed() {
     }
     let mut after = run;
     after.take(vec![ended]);
-    calls.committed(&after.journal);
+    calls.drop_committed(&after.journal);
     assert!(calls.is_empty());
 }
 

@@ -49,7 +49,8 @@ impl Tally<'_> {
         self.status.level.unwrap_or(0)
     }
 
-    /// Applies the passed deadline. The gate asks again if people did not have their time.
+    /// Applies the timeout action after the deadline. The gate asks again instead if the Approval was created late, or
+    /// if the operator could not read decisions in time.
     pub(super) fn on_deadline(&mut self) {
         self.due = Some(self.deadline());
         if self.was_asked_late() {
@@ -133,9 +134,10 @@ impl Tally<'_> {
         self.end(ApprovalPhase::Expired, Source::Timeout, outcome);
     }
 
-    /// Adds approvers after an Escalate by people: the approvers that they named, or else those of the next level.
+    /// Adds approvers after an Escalate by people: the approvers that the ballots name, or else those of the next
+    /// level. Reports an Event if no further approvers are left.
     pub(super) fn escalate_on_request(&mut self, ballots: &[&Ballot]) {
-        let who: Vec<_> = ballots.iter().map(|b| text::display(&b.user, 80)).collect();
+        let users: Vec<_> = ballots.iter().map(|b| text::display(&b.user, 80)).collect();
         let mut to: Vec<Subject> = Vec::new();
         for ballot in ballots {
             let named = if ballot.escalate_to.is_empty() { self.next_level() } else { ballot.escalate_to.clone() };
@@ -147,12 +149,12 @@ impl Tally<'_> {
             let created = self.approval.metadata.creation_timestamp.as_ref().map_or(self.now.at, |at| at.0.into());
             let latest = created.after(self.now.max_gate_timeout).ceil_to_second();
             let deadline = self.deadline_of_next_level().min(latest).max(self.deadline());
-            self.escalate(&to, deadline, &format!("Escalate by {}", who.join(", ")));
+            self.escalate(&to, deadline, &format!("Escalate by {}", users.join(", ")));
         } else {
             let key = format!("escalate-nobody-{}", self.status.votes.len());
             self.report(
                 EventReason::EscalationExhausted,
-                format!("Escalate by {}: there are no further approvers", who.join(", ")),
+                format!("Escalate by {}: there are no further approvers", users.join(", ")),
                 key,
             );
         }
@@ -170,7 +172,8 @@ impl Tally<'_> {
         self.now.at.after(self.request.timeout_of_level(self.level() + 1)).ceil_to_second()
     }
 
-    /// Adds approvers with a new deadline. Quorum, exclusions and earlier votes stay.
+    /// Adds approvers with a new deadline, and removes the condition `Undecidable`. Quorum, exclusions and earlier
+    /// votes stay.
     fn escalate(&mut self, to: &[Subject], deadline: Moment, why: &str) {
         let own = self.request.quorums.first().map(|quorum| quorum.approvers.clone()).unwrap_or_default();
         let mut approvers = if self.status.approvers.is_empty() { own } else { self.status.approvers.clone() };
@@ -198,8 +201,8 @@ impl Tally<'_> {
         self.report_gate(GateEvent::Escalated, message);
     }
 
-    /// Applies the timeout action before the deadline, because no verdict can reach its quorum any more. An action that
-    /// would let the run continue becomes a Reject.
+    /// Sets the condition `Undecidable`, and applies the timeout action before the deadline, because no verdict can
+    /// reach its quorum any more. An action that would let the run continue becomes a Reject.
     pub(super) fn on_undecidable(&mut self, why: &str) {
         let condition = ConditionUpdate {
             kind: conditions::UNDECIDABLE,
@@ -219,7 +222,7 @@ impl Tally<'_> {
     }
 
     /// Returns the number of due reminders, and the time of the next one.
-    fn reminders(&self) -> (i32, Option<Moment>) {
+    fn due_reminders(&self) -> (i32, Option<Moment>) {
         let timeout = &self.request.timeout;
         let Some(every) = timeout.reminder_interval.map(Span::duration).filter(|every| !every.is_zero()) else {
             return (0, None);
@@ -233,7 +236,7 @@ impl Tally<'_> {
 
     /// Reports a reminder if more reminders are due than the status counts.
     pub(super) fn remind(&mut self) {
-        let (due, _) = self.reminders();
+        let (due, _) = self.due_reminders();
         if due > self.status.reminders.unwrap_or(0) && self.status.phase == ApprovalPhase::Pending {
             self.status.reminders = Some(due);
             let message = format!("still waiting for a decision until {}", self.deadline());
@@ -243,11 +246,11 @@ impl Tally<'_> {
 
     /// Returns the time at which to reconcile again without an event.
     pub(super) fn next_wake(&self) -> Option<Moment> {
-        let vote_passes = self.oldest_vote_passes();
+        let vote_passes = self.oldest_vote_expiry();
         if self.status.phase == ApprovalPhase::Overdue {
             return vote_passes;
         }
-        let (_, reminder) = self.reminders();
+        let (_, reminder) = self.due_reminders();
         [Some(self.deadline()), reminder, vote_passes].into_iter().flatten().min()
     }
 }

@@ -39,8 +39,8 @@ impl<'a> Voter<'a> {
         Self { user, groups, on_behalf_of: None }
     }
 
-    /// Returns the user name that is counted.
-    fn counted(&self) -> &'a str {
+    /// Returns the user name that is counted: that of the person on whose behalf the user decides, if there is one.
+    fn counted_user(&self) -> &'a str {
         self.on_behalf_of.unwrap_or(self.user)
     }
 
@@ -95,7 +95,8 @@ pub enum IneligibleReason {
     TwoPersons(String),
     /// The first quorum excludes the requester.
     Requester(String),
-    /// The request excludes the person or their account, and the earlier decision is the cause.
+    /// The request excludes the person or their account. The second text is the earlier decision that is the cause;
+    /// `None` if the author excludes them.
     Excluded(String, Option<String>),
     /// The person is the requester, and only quorums that exclude the requester list the person. The second text has
     /// the sources of these quorums.
@@ -233,7 +234,7 @@ pub fn closed(approval: &Approval, now: Moment) -> Option<IneligibleReason> {
 /// Returns the reason why this user cannot decide an open Approval, or `None`.
 #[must_use]
 pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<IneligibleReason> {
-    let user = voter.counted();
+    let user = voter.counted_user();
     let named = || user.to_owned();
     if let Some(name) = [voter.user, user].into_iter().find(|name| name.contains(VIA)) {
         return Some(IneligibleReason::Via(name.to_owned()));
@@ -279,7 +280,7 @@ pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<Ineligibl
 #[must_use]
 pub fn counted_as(approval: &Approval, voter: &Voter<'_>) -> Option<String> {
     let electorate = Electorate::new(&approval.spec.request, &[]);
-    let person = electorate.persons.objector(voter.counted())?;
+    let person = electorate.persons.objector(voter.counted_user())?;
     let key = voter.key();
     let status = approval.status.as_ref();
     let is_counted = |key: &String| status.is_some_and(|status| status.votes.iter().any(|vote| vote.key == *key));
@@ -364,9 +365,9 @@ impl<'a> Electorate<'a> {
     pub(crate) fn counts(&self, at: usize, user: &str, verdict: Verdict, groups: &[String]) -> bool {
         let Some(person) = self.person_of_vote(user, verdict) else { return false };
         let is_only = self.request.quorums.len() == 1;
-        let other = self.persons.by_group(user);
+        let person_by_group = self.persons.by_group(user);
         !self.is_excluded_from(at, &person)
-            && !other.is_some_and(|other| self.is_excluded_from(at, &other))
+            && !person_by_group.is_some_and(|person| self.is_excluded_from(at, &person))
             && (is_only || self.approvers(at).iter().any(|subject| subject.means(user, groups)))
     }
 
@@ -410,7 +411,7 @@ impl<'a> Electorate<'a> {
         let quorums = &self.request.quorums;
         let listed: Vec<usize> = (0..quorums.len()).filter(is_listed).collect();
         if listed.is_empty() {
-            let user = voter.counted().to_owned();
+            let user = voter.counted_user().to_owned();
             return Some(match voter.on_behalf_of {
                 Some(_) => IneligibleReason::NotListedByName(user),
                 None => IneligibleReason::NotListed(user),
@@ -421,7 +422,7 @@ impl<'a> Electorate<'a> {
         }
         let sources: Vec<_> =
             listed.iter().filter_map(|at| quorums.get(*at)).map(|quorum| quorum.source.as_str()).collect();
-        Some(IneligibleReason::RequesterOf(voter.counted().to_owned(), sources.join(" and ")))
+        Some(IneligibleReason::RequesterOf(voter.counted_user().to_owned(), sources.join(" and ")))
     }
 }
 

@@ -12,9 +12,9 @@ use signoff_expr::text;
 use super::{tally::Tally, void::voters};
 
 impl Tally<'_> {
-    /// Whether all decisions were made in the current epoch. An Approval without decisions and with an unchanged
-    /// request is moved to the current epoch.
-    pub(super) fn is_current_epoch(&mut self) -> bool {
+    /// Moves an Approval of an earlier epoch to the current one if it has no decisions and its request is unchanged.
+    /// Returns whether the Approval is of the current epoch now.
+    pub(super) fn enter_current_epoch(&mut self) -> bool {
         if self.approval.guard_epoch() == self.now.guard_epoch {
             return true;
         }

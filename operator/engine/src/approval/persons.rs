@@ -76,15 +76,16 @@ impl Persons {
     /// could be that of two persons. Returns `None` if there are rules and none matches.
     #[must_use]
     pub fn objector(&self, user: &str) -> Option<String> {
-        self.read(user, CompiledRule::by_text_around)
+        self.apply_first_rule(user, CompiledRule::by_text_around)
     }
 
     /// Returns the person by the text that the group of the rule matches.
     pub(crate) fn by_group(&self, user: &str) -> Option<String> {
-        self.read(user, CompiledRule::by_group)
+        self.apply_first_rule(user, CompiledRule::by_group)
     }
 
-    fn read(&self, user: &str, person: impl Fn(&CompiledRule, &str) -> String) -> Option<String> {
+    /// Returns the person that the first matching rule gives, or the user name itself without rules.
+    fn apply_first_rule(&self, user: &str, person: impl Fn(&CompiledRule, &str) -> String) -> Option<String> {
         if !self.has_rules {
             return Some(user.to_owned());
         }
@@ -102,7 +103,7 @@ impl Persons {
 
     /// Returns every person to whom a listed user name belongs, as [`Persons::is`] decides, sorted and without
     /// duplicates.
-    pub(crate) fn named_by(&self, listed: &[String]) -> Vec<String> {
+    pub(crate) fn persons_of(&self, listed: &[String]) -> Vec<String> {
         let mut persons: Vec<String> = Vec::new();
         for name in listed {
             let mapped: Vec<String> = [self.objector(name), self.by_group(name)].into_iter().flatten().collect();
@@ -137,8 +138,8 @@ pub(crate) fn user_name(subject: &Subject) -> String {
     }
 }
 
-/// Returns the reason why two programs could read a rule differently, or `None`. The CRD of approval policies refuses
-/// such a rule at `kubectl apply`. The engine checks again, because the CRD can be missing.
+/// Returns the reason why a rule is invalid or two programs could read it differently, or `None`. The CRD of approval
+/// policies refuses such a rule at `kubectl apply`. The engine checks again, because the CRD can be missing.
 pub(crate) fn ambiguity(rule: &PersonRule) -> Option<String> {
     if let Err(why) = CompiledRule::new(rule) {
         return Some(why);

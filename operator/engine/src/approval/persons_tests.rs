@@ -95,6 +95,6 @@ fn a_pattern_that_programs_read_differently_is_refused() {
 fn listed_names_are_mapped_to_distinct_persons() {
     let rules = persons(&[("github:([a-z]+)", "$1@example.com")]);
     let listed = ["github:dana", "github:dana", "erin"].map(str::to_owned);
-    assert_eq!(rules.named_by(&listed), ["dana@example.com", "erin"]);
-    assert_eq!(persons(&[]).named_by(&listed), ["erin", "github:dana"]);
+    assert_eq!(rules.persons_of(&listed), ["dana@example.com", "erin"]);
+    assert_eq!(persons(&[]).persons_of(&listed), ["erin", "github:dana"]);
 }

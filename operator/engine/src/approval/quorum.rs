@@ -99,7 +99,7 @@ impl<'a> Quorums<'a> {
         }
     }
 
-    /// Returns the people whose Rejects meet the required number, or `None`.
+    /// Returns all ballots with Reject if they stop the run by the reject policy of a quorum, or `None`.
     pub(super) fn rejection<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
         let rejects: Vec<_> = persons.iter().filter(|ballot| ballot.verdict == Verdict::Reject).copied().collect();
         let is_rejected = |quorum: &CountedQuorum<'_>| match quorum.reject_policy() {
@@ -111,7 +111,7 @@ impl<'a> Quorums<'a> {
         self.all.iter().any(is_rejected).then_some(rejects)
     }
 
-    /// Returns the people who agree and meet every quorum, or `None`.
+    /// Returns the ballots with equal verdict and payload that meet every quorum, or `None`.
     pub(super) fn agreement<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
         group_by_payload(persons).into_iter().find(|same| self.all.iter().all(|quorum| self.is_met(*quorum, same)))
     }
@@ -141,13 +141,13 @@ impl<'a> Quorums<'a> {
             if approvers.iter().any(|s| s.kind != SubjectKind::User) {
                 continue;
             }
-            let mut left: Vec<String> = Vec::new();
+            let mut undecided: Vec<String> = Vec::new();
             for subject in approvers {
                 let Some(person) = self.electorate.person(&subject.name) else { continue };
                 let voted = persons.iter().any(|b| self.person_of(b).as_ref() == Some(&person));
                 let barred = self.electorate.is_excluded_from(quorum.at, &person);
-                if !voted && !barred && !left.contains(&person) {
-                    left.push(person);
+                if !voted && !barred && !undecided.contains(&person) {
+                    undecided.push(person);
                 }
             }
             let takes_one_person = |verdict: &Verdict| match verdict.rules().quorum {
@@ -156,7 +156,7 @@ impl<'a> Quorums<'a> {
                 VerdictQuorum::OnePerson => true,
             };
             let one_suffices = request.allowed_verdicts.iter().any(takes_one_person);
-            if one_suffices && !left.is_empty() {
+            if one_suffices && !undecided.is_empty() {
                 continue;
             }
             let rejects = persons.iter().filter(|b| b.verdict == Verdict::Reject && self.counts(quorum, b)).count();
@@ -166,10 +166,10 @@ impl<'a> Quorums<'a> {
                 .chain([rejects])
                 .max()
                 .unwrap_or(0);
-            if have + left.len() < threshold {
+            if have + undecided.len() < threshold {
                 return Some(format!(
                     "it takes {threshold} people, at most {have} agree and {} have not decided yet",
-                    left.len()
+                    undecided.len()
                 ));
             }
         }

@@ -97,7 +97,7 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
         OwnerState::Live if is_undecided_first_visit(approval, &before) && tally.was_asked_late() => {
             tally.ask_again(ASKED_LATE)
         }
-        OwnerState::Live if tally.is_current_epoch() => match filter {
+        OwnerState::Live if tally.enter_current_epoch() => match filter {
             VoteFilter::AllBut(costly) => tally.evaluate_votes(costly),
             VoteFilter::Nothing => tally.evaluate_deadline(),
         },
@@ -145,8 +145,8 @@ impl Tally<'_> {
         self.remind();
     }
 
-    /// Records the votes, and applies the first that holds, in the order of the module doc. Without a decision the
-    /// deadline is compared with the time.
+    /// Records the votes and the progress of the first quorum, and applies the first verdict that holds, in the order
+    /// of the module doc. Without a verdict it compares the deadline with the time.
     fn evaluate_votes(&mut self, costly: &BTreeMap<String, String>) {
         let ballots = self.record_votes(costly);
         let escalated = self.status.approvers.clone();
@@ -175,7 +175,7 @@ impl Tally<'_> {
         if let Some(ballot) = first(Verdict::Defer) {
             return self.decide(&[ballot]);
         }
-        if let Some(passed) = self.oldest_vote_passes().filter(|passed| *passed <= self.latest_vote()) {
+        if let Some(passed) = self.oldest_vote_expiry().filter(|passed| *passed <= self.latest_vote()) {
             return self.void_old_votes(passed);
         }
         if let Some(deciders) = quorums.agreement(&persons) {
@@ -190,7 +190,7 @@ impl Tally<'_> {
         self.remind();
     }
 
-    /// Records new decisions: valid ones as votes, the others as invalid.
+    /// Records new decisions: valid ones as votes, the others as invalid with an Event. Returns all valid decisions.
     fn record_votes(&mut self, costly: &BTreeMap<String, String>) -> Vec<Ballot> {
         let (ballots, invalid) = votes::read(self.approval, &self.status, costly);
         for (key, problem) in invalid {
@@ -228,6 +228,7 @@ impl Tally<'_> {
         self.end(ApprovalPhase::Cancelled, Source::Policy, Outcome { reason: Some(why.into()), ..Outcome::default() });
     }
 
+    /// Ends the Approval: sets its phase, outcome and condition `Decided`, and reports the event.
     pub(super) fn end(&mut self, phase: ApprovalPhase, source: Source, outcome: Outcome) {
         let message = outcome_message(phase, &outcome);
         self.status.phase = phase;

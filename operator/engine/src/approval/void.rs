@@ -17,7 +17,7 @@ use super::{
 const MOST_NAMED: usize = 4;
 
 impl Tally<'_> {
-    /// Ends the Approval without a verdict. An Event names the lost votes, up to a limit.
+    /// Ends the Approval without a verdict. An Event names every lost vote.
     pub(super) fn void_votes(&mut self, outcome: Outcome) {
         if let Some(names) = listed_votes(self.approval, usize::MAX) {
             let message = format!("void, because the gate is asked again: the votes of {names}");
@@ -27,7 +27,7 @@ impl Tally<'_> {
     }
 
     /// Returns the time at which the oldest vote that could complete a quorum becomes too old, or `None`.
-    pub(super) fn oldest_vote_passes(&self) -> Option<Moment> {
+    pub(super) fn oldest_vote_expiry(&self) -> Option<Moment> {
         let age = self.request.max_vote_age.filter(|_| *self.filter != VoteFilter::Nothing)?;
         let allowed = allowed_verdicts(self.request, &self.status);
         let counts = |verdict: &Verdict| *verdict != Verdict::Escalate && allowed.contains(verdict);

@@ -55,8 +55,9 @@ impl Ballot {
     }
 }
 
-/// Returns all valid decisions, the recorded ones first and in their order, and the new invalid ones. A recorded vote
-/// never becomes invalid. Decisions in `costly` are not evaluated and are invalid.
+/// Returns all valid decisions, the recorded ones first and in their order, and the new invalid ones. Ignores decisions
+/// about another request and decisions that the admission policies would have refused. A recorded vote never becomes
+/// invalid. Decisions in `costly` are not evaluated and are invalid.
 pub(super) fn read(
     approval: &Approval,
     status: &ApprovalStatus,
@@ -68,11 +69,11 @@ pub(super) fn read(
     let (mut ballots, mut invalid) = (Vec::new(), Vec::new());
     for (key, decision) in &approval.spec.decisions {
         let attempt = decision.attempt();
-        if status.invalid.get(key).is_some_and(|found| found.attempt >= attempt) {
+        if status.invalid.get(key).is_some_and(|invalid| invalid.attempt >= attempt) {
             continue;
         }
-        let stale = decision.request_digest.as_ref().is_some_and(|d| d != request.digest.as_str());
-        if stale || !eligibility::is_key_of(key, decision.on_behalf_of.as_deref()) {
+        let is_stale = decision.request_digest.as_ref().is_some_and(|d| d != request.digest.as_str());
+        if is_stale || !eligibility::is_key_of(key, decision.on_behalf_of.as_deref()) {
             continue;
         }
         // The API server accepts only the allowed verdicts once the Approval is overdue, so a vote with another verdict

@@ -37,7 +37,7 @@ pub fn as_sent(request: &ApprovalRequest, decision: Decision) -> Decision {
 
 /// Returns parameters as they are stored in an outcome, independent of the form in which people gave them: the
 /// arguments of a call as one JSON text if they are too deep or too long for an object.
-pub(crate) fn stored(parameters: &JsonObject) -> JsonObject {
+pub(crate) fn to_stored(parameters: &JsonObject) -> JsonObject {
     let decision = Decision { parameters: Some(parameters.clone()), ..Decision::new(Verdict::Modify) };
     if decision.size().is_some_and(|size| size <= Decision::MAX_SIZE) {
         parameters.clone()

@@ -42,9 +42,9 @@ pub(crate) fn parse(request: &ApprovalRequest, decision: &Decision) -> Result<Pa
     let mut payload = Payload::default();
     for (part, _) in decision.verdict.rules().payload {
         match part {
-            PayloadPart::Parameters => payload.parameters = checked_parameters(request, decision)?,
+            PayloadPart::Parameters => payload.parameters = check_parameters(request, decision)?,
             PayloadPart::Answer => {
-                let answers = checked_answers(request.form.as_ref(), decision)?;
+                let answers = check_answers(request.form.as_ref(), decision)?;
                 payload.answers = Some(check_response(request, answers)?);
             }
             PayloadPart::Guidance => payload.guidance = decision.guidance.as_deref().map(text::clean),
@@ -54,13 +54,14 @@ pub(crate) fn parse(request: &ApprovalRequest, decision: &Decision) -> Result<Pa
     Ok(payload)
 }
 
-/// Returns the parameters of a verdict, checked against the request. Modify requires parameters.
-fn checked_parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<JsonObject>, String> {
+/// Checks the parameters of a verdict against the request, and returns them as they are stored. Modify requires
+/// parameters.
+fn check_parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<JsonObject>, String> {
     let verdict = decision.verdict;
     let schemas = request.parameters.as_ref().map(|schemas| &schemas.0);
     let schema = schemas.and_then(|schemas| schemas.get(verdict.name()));
     match (schema, &decision.parameters) {
-        (None, _) if verdict == Verdict::Modify => replaced_response(decision).map(Some),
+        (None, _) if verdict == Verdict::Modify => check_replacement(decision).map(Some),
         (None, None) => Ok(None),
         (None, Some(_)) => Err("Retry asks this gate again and takes no parameters: leave them out".to_owned()),
         (Some(_), None) if verdict == Verdict::Retry => Ok(None),
@@ -75,8 +76,8 @@ fn checked_parameters(request: &ApprovalRequest, decision: &Decision) -> Result<
                 let problem = text::display(&problem, 300);
                 return Err(format!("parameters{}: {problem}: give {}", text::display(&place, 120), shape(schema)));
             }
-            assert_exact(given)?;
-            Ok(Some(parameters::stored(&parsed)))
+            check_exact(given)?;
+            Ok(Some(parameters::to_stored(&parsed)))
         }
     }
 }
@@ -84,9 +85,9 @@ fn checked_parameters(request: &ApprovalRequest, decision: &Decision) -> Result<
 /// Returns parameters with the arguments as an object, whether they were given as an object or as one JSON text.
 fn with_arguments(given: &JsonObject, arguments: &Value) -> Result<JsonObject, String> {
     let arguments = Arguments::edited(arguments).map_err(|why| format!("parameters.{ARGUMENTS}: {why}"))?;
-    let mut read = given.clone();
-    read.0.insert(ARGUMENTS.to_owned(), Value::Object(arguments.value().clone()));
-    Ok(read)
+    let mut parsed = given.clone();
+    parsed.0.insert(ARGUMENTS.to_owned(), Value::Object(arguments.value().clone()));
+    Ok(parsed)
 }
 
 /// Returns the answers unchanged if their text matches the schema of the response in the request.
@@ -106,9 +107,9 @@ fn check_response(
     }
 }
 
-/// Returns the parameters of a Modify at a gate without a schema, where Modify replaces the response of the reviewed
-/// step.
-fn replaced_response(decision: &Decision) -> Result<JsonObject, String> {
+/// Checks the parameters of a Modify at a gate without a schema, where Modify replaces the response of the reviewed
+/// step, and returns them unchanged.
+fn check_replacement(decision: &Decision) -> Result<JsonObject, String> {
     let remedy = "give parameters: {response: …}, the text to go on with";
     let Some(parameters) = &decision.parameters else { return Err(format!("Modify needs parameters: {remedy}")) };
     if let Some(unknown) = parameters.0.keys().find(|key| *key != "response") {
@@ -117,20 +118,21 @@ fn replaced_response(decision: &Decision) -> Result<JsonObject, String> {
     if !parameters.0.contains_key("response") {
         return Err(format!("parameters.response is missing: {remedy}"));
     }
-    assert_exact(parameters)?;
+    check_exact(parameters)?;
     Ok(parameters.clone())
 }
 
 /// Checks that JSON readers agree on every number in the parameters.
-fn assert_exact(parameters: &JsonObject) -> Result<(), String> {
+fn check_exact(parameters: &JsonObject) -> Result<(), String> {
     match number::problem(&Value::Object(parameters.0.clone())) {
         Some(why) => Err(format!("parameters: {why}")),
         None => Ok(()),
     }
 }
 
-/// Returns the checked answer to each question by its id, without the questions that are left out.
-fn checked_answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, Answer>, String> {
+/// Checks the answer to each question of the form, and returns the answers by the ids of the questions. Questions that
+/// are left out have none.
+fn check_answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, Answer>, String> {
     let Some(form) = form else { return Err("this gate has no question: leave response and answers out".to_owned()) };
     let given = match (&decision.response, &decision.answers) {
         (Some(response), None) => match form.questions.as_slice() {
@@ -171,7 +173,8 @@ fn checked_answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<
     Ok(checked)
 }
 
-/// Returns an answer with its chosen options in the order of the form. A text that names an option chooses that option.
+/// Checks an answer, and returns it with its chosen options in the order of the form. A text that names an option
+/// chooses that option.
 fn check_answer(question: &Question, answer: &Answer) -> Result<Answer, String> {
     let mut checked = Answer::default();
     for chosen in &answer.options {

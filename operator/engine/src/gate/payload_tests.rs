@@ -20,7 +20,7 @@ fn respond(more: Value) -> Decision {
 /// Checks the answers of a Respond to these questions, and renders them as one text.
 fn render_answers(questions: Value, more: Value) -> Result<String, String> {
     let form = form(questions);
-    checked_answers(Some(&form), &respond(more)).map(|answers| as_text(Some(&form), &answers))
+    check_answers(Some(&form), &respond(more)).map(|answers| as_text(Some(&form), &answers))
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_length_counts_characters() {
 #[test]
 fn modify_takes_only_a_response() {
     let decide = |parameters: Value| {
-        replaced_response(&serde_json::from_value(json!({"verdict": "Modify", "parameters": parameters})).unwrap())
+        check_replacement(&serde_json::from_value(json!({"verdict": "Modify", "parameters": parameters})).unwrap())
     };
     assert!(decide(json!({"response": {"deep": [1]}})).is_ok());
     assert!(decide(json!({"respones": "typo"})).unwrap_err().contains("respones"));

@@ -290,7 +290,7 @@ pub(crate) fn ask(
         quorums: quorums(step, gate),
         requested_by: plan.requested_by.clone(),
         requested_for: plan.requested_for.clone(),
-        earlier_requesters: Persons::new(&gate.persons).named_by(&plan.earlier_requesters),
+        earlier_requesters: Persons::new(&gate.persons).persons_of(&plan.earlier_requesters),
         excluded: exclusions::excluded(gate, &exclusions),
         excluded_because: exclusions,
         persons: gate.persons.clone(),

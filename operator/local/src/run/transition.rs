@@ -157,7 +157,7 @@ impl Run {
             self.session.commit(next)?;
         }
         self.journal = transition.journal.clone();
-        self.calls_in_flight.committed(&self.journal);
+        self.calls_in_flight.drop_committed(&self.journal);
         Ok(())
     }
 
