@@ -54,7 +54,7 @@ use validated_answers::ValidatedAnswers;
 
 pub(crate) use after_reject::AGENT as TOLD_AGENT;
 pub use gates_ahead::{GateAhead, GatePlace, StepGates};
-pub(crate) use outputs::{PlannedArtifact, safe_path};
+pub(crate) use outputs::{PlannedArtifact, check_artifact_path};
 pub(crate) use patterns::{
     PlannedBranch, PlannedDag, PlannedEdge, PlannedEvaluator, PlannedGraph, PlannedOrchestrator, PlannedParallel,
     PlannedPattern, PlannedRouting, PlannedTask,
@@ -153,7 +153,7 @@ impl Plan {
     pub fn of(workflow: &Workflow, settings: &Settings, policies: &Arc<Policies>) -> Result<Self, Vec<FieldError>> {
         let spec = &workflow.spec;
         let accepted = workflow.status.as_ref().filter(|status| status.spec_digest.is_some());
-        if let (None, Some(why)) = (accepted, too_large(spec, settings)) {
+        if let (None, Some(why)) = (accepted, size_error(spec, settings)) {
             return Err(vec![why]);
         }
         let added = accepted.map_or_else(|| policies.added_steps(), |status| status.added_steps.clone());
@@ -272,7 +272,7 @@ impl Plan {
         let place = without_visits(path);
         let Some(place) = RecordPath::new(&place).place_of_tool() else { return false };
         let of_step = |tool: &&PlannedTool| tool.step.path == place.as_str();
-        let of_servers = self.tools.servers.values().flat_map(PlannedServer::all_kept);
+        let of_servers = self.tools.servers.values().flat_map(PlannedServer::all_cached_tools);
         let mut tools = self.tools.tools.values().chain(of_servers).filter(of_step).peekable();
         tools.peek().is_some() && tools.all(|tool| self.tools.is_unasked_read(tool))
     }
@@ -376,7 +376,7 @@ impl Plan {
     /// Returns the size of the cached definitions of servers' tools, in bytes. It grows as a run reads catalogues.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        self.tools.servers.values().map(PlannedServer::kept_bytes).sum()
+        self.tools.servers.values().map(PlannedServer::cached_bytes).sum()
     }
 
     /// Returns the number of answers that this plan has validated. It grows while a transition makes progress, also if
@@ -425,7 +425,7 @@ fn many_steps_advice(steps: usize) -> String {
 }
 
 /// Returns an error if a spec is too large, before any part of it is parsed.
-fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<FieldError> {
+fn size_error(spec: &WorkflowSpec, settings: &Settings) -> Option<FieldError> {
     let (bytes, most) = (spec_bytes(spec), settings.max_spec_bytes);
     (bytes > most).then(|| FieldError {
         field: "spec".to_owned(),

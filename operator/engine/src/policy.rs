@@ -100,7 +100,7 @@ impl Policies {
         self.list.iter().find_map(|applied| {
             let allowed = applied.rules.allowed_hosts.as_ref()?;
             let covered = parsed.as_ref().is_ok_and(|url| hosts::lists(allowed.iter().map(String::as_str), url));
-            (!covered).then(|| not_allowed(host, &applied.source, "allowedHosts", allowed))
+            (!covered).then(|| not_allowed_message(host, &applied.source, "allowedHosts", allowed))
         })
     }
 
@@ -119,12 +119,12 @@ impl Policies {
         self.list.iter().find_map(|applied| {
             let allowed = applied.rules.allowed_secrets.as_ref()?;
             let listed = allowed.iter().any(|glob| is_like(glob, name));
-            (!listed).then(|| not_allowed(&format!("Secret {name}"), &applied.source, "allowedSecrets", allowed))
+            (!listed).then(|| not_allowed_message(&format!("Secret {name}"), &applied.source, "allowedSecrets", allowed))
         })
     }
 }
 
-fn not_allowed(what: &str, source: &str, field: &str, allowed: &[String]) -> String {
+fn not_allowed_message(what: &str, source: &str, field: &str, allowed: &[String]) -> String {
     let list = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
     format!(
         "{what} is not allowed by {source} ({field}: {list}): use one that is listed, or ask the administrator of the policy to add it"

@@ -176,8 +176,8 @@ impl GateSubject {
     }
 }
 
-/// Returns the form for Respond: one plain question if the gate has no form.
-pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
+/// Returns the form of a gate: the author's form, or one plain question if the gate allows Respond, else `None`.
+pub(crate) fn form_of_gate(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
     let own = hitl.form.clone().filter(|form| !form.questions.is_empty());
     let plain = || Form { questions: vec![Question { id: Question::PLAIN.to_owned(), ..Question::default() }] };
     own.or_else(|| allowed.contains(&Verdict::Respond).then(plain))
@@ -185,7 +185,7 @@ pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
 
 /// Returns the verdicts that the author allows, or the default verdicts of the subject. Modify is removed for the step
 /// of a tool.
-pub(crate) fn allowed(hitl: &HitlStep, subject: &GateSubject) -> Vec<Verdict> {
+pub(crate) fn verdicts_of_gate(hitl: &HitlStep, subject: &GateSubject) -> Vec<Verdict> {
     let mut allowed =
         if hitl.allowed_verdicts.is_empty() { subject.default_verdicts(hitl) } else { hitl.allowed_verdicts.clone() };
     allowed.retain(|verdict| *verdict != Verdict::Modify || !subject.is_of_tool());

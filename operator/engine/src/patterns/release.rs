@@ -13,7 +13,7 @@ use signoff_expr::text::display;
 use super::{PatternResult, RunResult, lazy_constant, next_seq, origins_of_answer, render_exact, render_plain};
 use crate::{
     evaluation::{Part, within},
-    plan::{PlannedArtifact, PlannedStep, safe_path},
+    plan::{PlannedArtifact, PlannedStep, check_artifact_path},
     replay::{
         origins::Origins,
         run::{RenderError, Run},
@@ -240,7 +240,7 @@ fn render_artifact<'a>(
     wanted.extend(artifact.from.references().iter().cloned());
     let scope = scope::general(run, step_scope, &wanted, seq)?;
     let path = artifact.path.render(&scope)?.trim().to_owned();
-    safe_path(&path).map_err(|why| RenderError::Invalid(format!("{}: {why}", display(&path, 200))))?;
+    check_artifact_path(&path).map_err(|why| RenderError::Invalid(format!("{}: {why}", display(&path, 200))))?;
     Ok(File::Rendered(path, artifact.from.render(&scope)?))
 }
 

@@ -53,20 +53,20 @@ impl Validator<'_> {
                 }
                 parallel.reduce.iter_mut().for_each(|step| self.set_step_after_reject(step, &[after.to_owned()], &[]));
             }
-            PlannedPattern::Evaluator(all) => {
-                for step in [&mut all.producer, &mut all.evaluator, &mut all.reviser] {
+            PlannedPattern::Evaluator(pattern) => {
+                for step in [&mut pattern.producer, &mut pattern.evaluator, &mut pattern.reviser] {
                     self.set_step_after_reject(step, &[after.to_owned()], &[]);
                 }
             }
-            PlannedPattern::Orchestrator(all) => {
-                let writeup = all.writeup.as_ref().map_or(after, |step| &step.name).to_owned();
-                let reduce = all.reduce.as_ref().map_or(&writeup, |step| &step.name).clone();
-                self.set_step_after_reject(&mut all.orchestrator, &["the workers".to_owned()], &[]);
-                self.set_step_after_reject(&mut all.worker, &["the other workers".to_owned(), reduce], &[]);
-                all.reduce
+            PlannedPattern::Orchestrator(pattern) => {
+                let writeup = pattern.writeup.as_ref().map_or(after, |step| &step.name).to_owned();
+                let reduce = pattern.reduce.as_ref().map_or(&writeup, |step| &step.name).clone();
+                self.set_step_after_reject(&mut pattern.orchestrator, &["the workers".to_owned()], &[]);
+                self.set_step_after_reject(&mut pattern.worker, &["the other workers".to_owned(), reduce], &[]);
+                pattern.reduce
                     .iter_mut()
                     .for_each(|step| self.set_step_after_reject(step, std::slice::from_ref(&writeup), &[]));
-                all.writeup.iter_mut().for_each(|step| self.set_step_after_reject(step, &[after.to_owned()], &[]));
+                pattern.writeup.iter_mut().for_each(|step| self.set_step_after_reject(step, &[after.to_owned()], &[]));
             }
             PlannedPattern::Graph(graph) => self.set_graph_after_reject(graph, after),
         }
@@ -80,11 +80,11 @@ impl Validator<'_> {
     }
 
     fn set_dag_after_reject(&mut self, dag: &mut PlannedDag, after: &str) {
-        let waiting = |at: usize| {
+        let waiting_tasks = |at: usize| {
             let names = dag.tasks.iter().filter(|task| task.deps.contains(&at)).map(|task| task.step.name.clone());
             names.collect::<Vec<_>>()
         };
-        let next: Vec<_> = (0..dag.tasks.len()).map(waiting).collect();
+        let next: Vec<_> = (0..dag.tasks.len()).map(waiting_tasks).collect();
         for (task, next) in dag.tasks.iter_mut().zip(next) {
             let next = if next.is_empty() { vec![after.to_owned()] } else { next };
             self.set_step_after_reject(&mut task.step, &next, &[]);
@@ -104,8 +104,8 @@ impl Validator<'_> {
         }
     }
 
-    /// `next` are the steps after this one. `chosen` are the steps that may follow a Reject even if the gate stops on
-    /// a Reject.
+    /// Sets for the gates of a step the steps that may follow a Reject. `next` are the steps after this step. `chosen`
+    /// are the steps that may follow even if the gate stops on a Reject.
     fn set_step_after_reject(&mut self, step: &mut PlannedStep, next: &[String], chosen: &[String]) {
         if let Action::Gate(gate) = &mut step.action {
             let targets = if gate.stops_on_reject { chosen } else { next };
@@ -124,6 +124,8 @@ impl Validator<'_> {
         }
     }
 
+    /// Adds steps that may follow a Reject at a gate. If a policy demands that a Reject ends the run, reports the gate
+    /// and blocks it.
     fn set_gate_after_reject(&mut self, gate: &mut PlannedGate, targets: &[String]) {
         for target in targets {
             if !gate.after_reject.contains(target) {

@@ -24,7 +24,7 @@ use crate::{
     field_error::FieldError,
     gate::{
         payload,
-        subject::{GateSubject, allowed, form},
+        subject::{GateSubject, form_of_gate, verdicts_of_gate},
     },
     policy::{Contradiction, EVERY_GATE, EffectiveGate, Requester},
     schema::Schema,
@@ -42,7 +42,8 @@ fn fresh_agent_remedy(plan: &PlanContext<'_>, step: &PlannedStep) -> Option<&'st
 const AGENTS: [&str; 6] = ["router", "orchestrator", "worker", "producer", "evaluator", "reviser"];
 
 impl Validator<'_> {
-    /// Plans a gate of a list of steps, which reviews an earlier step of the list.
+    /// Plans a gate of a list of steps, which reviews an earlier step of the list. Warns if one person can edit the
+    /// reviewed text and approve it.
     pub(super) fn plan_gate_step(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<PlannedGate> {
         let subject = match context.before {
             Some((_, fields)) => GateSubject::Start(fields),
@@ -60,7 +61,7 @@ impl Validator<'_> {
         if planned.excludes_editors || planned.spec.threshold.unwrap_or(1) > 1 {
             return;
         }
-        let edits = |step: &&PlannedStep| {
+        let can_edit_at = |step: &&PlannedStep| {
             let Some(gate) = step.gate() else { return false };
             let excluded = &planned.spec.exclude_deciders;
             let is_excluded = excluded.iter().any(|name| name == EVERY_GATE || *name == step.name);
@@ -72,10 +73,10 @@ impl Validator<'_> {
                 && is_within(earlier, own)
                 && is_within(own, earlier)
         };
-        let Some(before) = context.earlier.iter().map(|(_, step)| *step).find(edits) else { return };
+        let Some(earlier_gate) = context.earlier.iter().map(|(_, step)| *step).find(can_edit_at) else { return };
         let message = format!(
             "a person who changes the text at gate {0} can approve it here, because both gates have the same approvers: add excludeDeciders: [{0}]",
-            before.name
+            earlier_gate.name
         );
         self.warn(&format!("{field}.approvers"), &message);
     }
@@ -147,8 +148,8 @@ impl Validator<'_> {
                 "no step could run after a Reject at this gate: leave onReject out, or allow Skip",
             );
         }
-        let allowed = allowed(hitl, &subject);
-        let form = form(hitl, &allowed);
+        let allowed = verdicts_of_gate(hitl, &subject);
+        let form = form_of_gate(hitl, &allowed);
         self.check_approvers(hitl, field, context.plan.spec);
         self.check_verdicts(hitl, field, &allowed, &subject, context, form.as_ref());
         self.check_form(field, form.as_ref());
@@ -268,6 +269,8 @@ impl Validator<'_> {
         }
     }
 
+    /// Reports approvers who could not decide, quorums that the listed approvers cannot meet, and a machine as the
+    /// requester to be excluded. Warns of service accounts.
     fn check_approvers(&mut self, hitl: &HitlStep, field: &str, spec: &WorkflowSpec) {
         let (list, threshold) = (format!("{field}.approvers"), hitl.threshold.unwrap_or(1));
         if hitl.approvers.is_empty() {
@@ -298,22 +301,22 @@ impl Validator<'_> {
                 );
             }
         }
-        let excluded = |subject: &Subject| {
+        let is_excluded = |subject: &Subject| {
             subject.kind == SubjectKind::User
                 && (hitl.excluded.contains(&subject.name)
                     || (hitl.exclude_requester == Some(true) && spec.requesters().any(|name| *name == subject.name)))
         };
-        let mut named: Vec<&Subject> = Vec::new();
-        for subject in hitl.approvers.iter().filter(|s| s.kind != SubjectKind::Group && !excluded(s)) {
-            if !named.contains(&subject) {
-                named.push(subject);
+        let mut deciders: Vec<&Subject> = Vec::new();
+        for subject in hitl.approvers.iter().filter(|s| s.kind != SubjectKind::Group && !is_excluded(s)) {
+            if !deciders.contains(&subject) {
+                deciders.push(subject);
             }
         }
-        let open_ended = hitl.approvers.iter().any(|s| s.kind == SubjectKind::Group);
-        if !hitl.approvers.is_empty() && !open_ended && named.len() < usize::try_from(threshold).unwrap_or(1) {
+        let has_group = hitl.approvers.iter().any(|s| s.kind == SubjectKind::Group);
+        if !hitl.approvers.is_empty() && !has_group && deciders.len() < usize::try_from(threshold).unwrap_or(1) {
             let message = format!(
                 "the threshold is {threshold}, and only {} of the listed approvers can decide: lower it, or list more people or a group",
-                named.len()
+                deciders.len()
             );
             self.error(format!("{field}.threshold"), message);
         }
@@ -336,6 +339,7 @@ impl Validator<'_> {
         }
     }
 
+    /// Reports verdicts that have no effect at the gate, and verdicts that lack a field of the gate or a step.
     fn check_verdicts(
         &mut self,
         hitl: &HitlStep,
@@ -352,23 +356,23 @@ impl Validator<'_> {
                 && matches!(subject, GateSubject::Start(_))
                 && (hitl.form.is_some() || self.accepted)
         };
-        let judged = Verdict::ALL.iter().filter(|verdict| allowed.contains(verdict) && !approves(verdict));
-        let remedies: Vec<_> = judged.filter_map(|verdict| Some((verdict, subject.remedy(*verdict)?))).collect();
+        let checked = Verdict::ALL.iter().filter(|verdict| allowed.contains(verdict) && !approves(verdict));
+        let remedies: Vec<_> = checked.filter_map(|verdict| Some((verdict, subject.remedy(*verdict)?))).collect();
         for (verdict, remedy) in remedies {
             self.error(&field, format!("{verdict} has no effect at this gate: {remedy}"));
         }
         if hitl.allowed_verdicts.contains(&Verdict::Modify) && subject.is_of_tool() && context.added_by.is_none() {
             self.warn(&field, "Modify is not offered about the step of a tool: people edit the arguments of a call at a gate in front of the tool");
         }
-        let nothing = matches!(subject, GateSubject::Step(None));
+        let reviews_nothing = matches!(subject, GateSubject::Step(None));
         for verdict in [Verdict::Modify, Verdict::Defer] {
-            if allowed.contains(&verdict) && nothing {
+            if allowed.contains(&verdict) && reviews_nothing {
                 self.error(&field, format!("{verdict} needs an earlier step to review, and there is none: move the gate behind a step, or leave {verdict} out"));
             }
         }
         if let (true, GateSubject::Step(Some(from))) = (allowed.contains(&Verdict::Defer) && !self.accepted, subject) {
-            let again = context.earlier.iter().skip_while(|(at, _)| at != from);
-            for (_, step) in again {
+            let repeated = context.earlier.iter().skip_while(|(at, _)| at != from);
+            for (_, step) in repeated {
                 if let Some(remedy) = fresh_agent_remedy(context.plan, step) {
                     let message = format!(
                         "Defer runs step {} again, whose agent forgets what its tools did: {remedy}",
@@ -389,12 +393,12 @@ impl Validator<'_> {
                 self.error(&field, message);
             }
         }
-        let free_text = form.is_some_and(|form| form.questions.iter().any(Question::takes_text));
-        if allowed.contains(&Verdict::Respond) && hitl.threshold.unwrap_or(1) > 1 && free_text {
+        let takes_text = form.is_some_and(|form| form.questions.iter().any(Question::takes_text));
+        if allowed.contains(&Verdict::Respond) && hitl.threshold.unwrap_or(1) > 1 && takes_text {
             self.error(&field, "Respond with free text and a threshold above 1 would let the last responder decide alone: ask with options, or leave Respond out");
         }
-        let chain = hitl.timeout.as_ref().is_some_and(|t| !t.escalation.is_empty());
-        if allowed.contains(&Verdict::Escalate) && hitl.escalate_to.is_empty() && !chain {
+        let has_levels = hitl.timeout.as_ref().is_some_and(|t| !t.escalation.is_empty());
+        if allowed.contains(&Verdict::Escalate) && hitl.escalate_to.is_empty() && !has_levels {
             self.error(&field, "Escalate needs further approvers: give escalateTo or timeout.escalation");
         }
         if hitl.form.is_some() && !allowed.contains(&Verdict::Respond) {
@@ -415,6 +419,7 @@ impl Validator<'_> {
         }
     }
 
+    /// Reports invalid patterns, schemas and defaults of a form.
     fn check_form(&mut self, field: &str, form: Option<&Form>) {
         for (at, question) in form.iter().flat_map(|form| form.questions.iter().enumerate()) {
             let field = format!("{field}.form.questions[{at}]");
@@ -445,6 +450,8 @@ impl Validator<'_> {
         }
     }
 
+    /// Reports times out of bounds, and a timeout action that lacks a field. Warns of the action Approve. `usual` is
+    /// the default timeout.
     fn check_timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>, usual: Duration) {
         let field = format!("{field}.timeout");
         let timeout = hitl.timeout.clone().unwrap_or_default();

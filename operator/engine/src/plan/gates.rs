@@ -79,20 +79,21 @@ impl<'a> Gates<'a> {
         self.list.iter().filter(|(_, gate)| CallRule::of(gate).is_some())
     }
 
-    /// Returns the gate of a type for a step, and whether the gate lists the step, by its name or by its path. A gate
-    /// without a list of steps is for every step that no other gate lists.
-    fn for_step(&self, type_: SpecGateType, step: &PlannedStep) -> Option<(&(String, Cow<'a, Gate>), bool)> {
+    /// Finds the gate of a type for a step, and whether the gate lists the step, by its name or by its path. A gate
+    /// without a list of steps is for every step that no other gate lists. Notes the step, and the gates that never ask
+    /// about it.
+    fn find_for_step(&self, type_: SpecGateType, step: &PlannedStep) -> Option<(&(String, Cow<'a, Gate>), bool)> {
         let (name, path) = (step.name.trim_start_matches('.'), step.path.as_str());
         self.met.borrow_mut().extend([name.to_owned(), path.to_owned()]);
-        let mut naming =
+        let mut listing =
             self.of_type(type_).filter(|(_, gate)| gate.steps.iter().any(|step| step == name || step == path));
-        let named = naming.next();
-        for (field, _) in naming {
-            let first = named.map(|(_, gate)| gate.name.clone()).unwrap_or_default();
+        let first_listing = listing.next();
+        for (field, _) in listing {
+            let first = first_listing.map(|(_, gate)| gate.name.clone()).unwrap_or_default();
             self.shadowed.borrow_mut().insert((field.clone(), path.to_owned(), first));
         }
         let general = || self.of_type(type_).find(|(_, gate)| gate.steps.is_empty());
-        named.map(|found| (found, true)).or_else(|| general().map(|found| (found, false)))
+        first_listing.map(|gate| (gate, true)).or_else(|| general().map(|gate| (gate, false)))
     }
 }
 
@@ -193,25 +194,25 @@ impl Validator<'_> {
             return;
         }
         let (plan, path) = (context.plan, step.path.clone());
-        let found = plan.gates.for_step(SpecGateType::OutputValidation, step);
-        let found = found.filter(|(_, named)| *named || schema.is_some());
-        if schema.is_some() || found.is_some() {
-            let always = found.is_some_and(|(_, named)| named);
+        let output_gate = plan.gates.find_for_step(SpecGateType::OutputValidation, step);
+        let output_gate = output_gate.filter(|(_, is_listed)| *is_listed || schema.is_some());
+        if schema.is_some() || output_gate.is_some() {
+            let always = output_gate.is_some_and(|(_, is_listed)| is_listed);
             let known = context.known.clone().with("output", Members::Open).with("problem", Members::Open);
-            let gate = found.and_then(|((field, gate), _)| {
+            let gate = output_gate.and_then(|((field, gate), _)| {
                 self.plan_spec_gate(plan, field, gate, &RecordPath::new(&path).output(), known, GateSubject::Output)
             });
             step.output = Some(PlannedOutput { schema, gate: gate.map(Box::new), always });
         }
-        let found = plan.gates.for_step(SpecGateType::ErrorEscalation, step);
+        let failure_gate = plan.gates.find_for_step(SpecGateType::ErrorEscalation, step);
         // A failed call of a tool is the result for the model. If the outcome is unknown, people are asked, if there is
         // a gate.
-        let of_tool = step.is_tool() && step.on_error == OnError::Fail && !found.is_some_and(|(_, named)| named);
-        step.escalates_unknown_only = of_tool && found.is_some();
-        match found.filter(|(_, named)| *named || of_tool || step.on_error == OnError::Escalate) {
+        let of_tool = step.is_tool() && step.on_error == OnError::Fail && !failure_gate.is_some_and(|(_, is_listed)| is_listed);
+        step.escalates_unknown_only = of_tool && failure_gate.is_some();
+        match failure_gate.filter(|(_, is_listed)| *is_listed || of_tool || step.on_error == OnError::Escalate) {
             Some(((field, gate), _)) => {
                 let known = context.known.clone().with("error", Members::fields(ERROR));
-                let subject = GateSubject::Failure(step.can_be_changed());
+                let subject = GateSubject::Failure(step.changeable_fields());
                 let asked = self.plan_spec_gate(plan, field, gate, &RecordPath::new(&path).error(), known, subject);
                 let after = gate.after_attempts.unwrap_or(AFTER_ATTEMPTS);
                 step.escalation = asked.map(|asked| (after, Box::new(asked)));
@@ -233,13 +234,13 @@ impl Validator<'_> {
         }
     }
 
-    /// Adds to a step the gate of the spec before its start.
+    /// Adds to a step the gate of the spec before its start. Reports a gate that lists a step without an input to show.
     fn add_start_gate(&mut self, step: &mut PlannedStep, context: &StepContext<'_>) {
-        let found = context.plan.gates.for_step(SpecGateType::StepStart, step);
+        let start_gate = context.plan.gates.find_for_step(SpecGateType::StepStart, step);
         let can_be_shown = matches!(step.action, Action::Pod(_) | Action::Http(_) | Action::Mcp(_));
-        let Some(((field, gate), named)) = found else { return };
+        let Some(((field, gate), is_listed)) = start_gate else { return };
         if !can_be_shown {
-            if named {
+            if is_listed {
                 let message = format!(
                     "step {} is neither a pod, an http request nor a call of a server: use a hitl step before it",
                     step.name
@@ -257,12 +258,13 @@ impl Validator<'_> {
                 "people approve a tag, which can point to another image when the step runs: name the image by its digest",
             );
         }
-        let subject = GateSubject::Start(step.can_be_changed());
+        let subject = GateSubject::Start(step.changeable_fields());
         let path = RecordPath::new(&step.path).start();
         let asked = self.plan_spec_gate(context.plan, field, gate, &path, context.known.clone(), subject);
         step.start = asked.map(Box::new);
     }
 
+    /// Plans a gate of the spec with its condition, and notes that the gate asks. Its records are at `path`.
     pub(super) fn plan_spec_gate(
         &mut self,
         plan: &PlanContext<'_>,
@@ -283,7 +285,8 @@ impl Validator<'_> {
         Some(PlannedStep { path: path.to_owned(), only_if, ..planned })
     }
 
-    /// Plans the gate without a type that a field of a pattern names. Its records are at `path`.
+    /// Plans the gate without a type that a field of a pattern names. Its records are at `path`. Reports a gate that is
+    /// missing, has a type, or is named twice.
     pub(super) fn plan_named_gate(
         &mut self,
         plan: &PlanContext<'_>,

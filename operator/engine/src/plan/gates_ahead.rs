@@ -110,12 +110,12 @@ impl Plan {
     #[must_use]
     pub fn place_of_gate(&self, path: &str) -> Option<GatePlace<'_>> {
         let place = without_visits(path);
-        let is_it = |gate: &&PlannedStep| gate.path == place;
-        if self.start.iter().any(|gate| is_it(&gate)) {
+        let has_path = |gate: &&PlannedStep| gate.path == place;
+        if self.start.iter().any(|gate| has_path(&gate)) {
             return Some(GatePlace::Start(to_gates_ahead(gates_after(self.start.iter(), &place))));
         }
         let mut at_end = self.release.iter().chain(&self.end);
-        if at_end.any(|gate| is_it(&gate)) {
+        if at_end.any(|gate| has_path(&gate)) {
             return Some(GatePlace::End(to_gates_ahead(at_end)));
         }
         // The step of a tool has one path in the plan, for every agent that calls it.

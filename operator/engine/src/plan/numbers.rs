@@ -41,8 +41,9 @@ struct InexactNumber {
     why: Inexact,
 }
 
+/// Adds the numbers in a value that JSON readers round differently. `path` is the path of the value.
 fn collect_inexact(value: &Value, path: &mut Vec<String>, found: &mut Vec<InexactNumber>) {
-    let within = |name: String, inner: &Value, path: &mut Vec<String>, found: &mut Vec<InexactNumber>| {
+    let collect_below = |name: String, inner: &Value, path: &mut Vec<String>, found: &mut Vec<InexactNumber>| {
         path.push(name);
         collect_inexact(inner, path, found);
         path.pop();
@@ -50,9 +51,9 @@ fn collect_inexact(value: &Value, path: &mut Vec<String>, found: &mut Vec<Inexac
     match value {
         Value::Number(number) => found.extend(inexact(number).map(|why| InexactNumber { path: path.clone(), why })),
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(at, item)| within(at.to_string(), item, path, found));
+            items.iter().enumerate().for_each(|(at, item)| collect_below(at.to_string(), item, path, found));
         }
-        Value::Object(fields) => fields.iter().for_each(|(name, inner)| within(name.clone(), inner, path, found)),
+        Value::Object(fields) => fields.iter().for_each(|(name, inner)| collect_below(name.clone(), inner, path, found)),
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
 }
@@ -70,7 +71,8 @@ fn field_name(path: &[String]) -> String {
 }
 
 impl Validator<'_> {
-    /// Reports the numbers of a spec that JSON readers round differently. Returns whether there are such numbers.
+    /// Reports the first [`MOST_NAMED`] numbers of a spec that JSON readers round differently. Returns whether there
+    /// are such numbers.
     pub(super) fn check_numbers(&mut self, spec: &WorkflowSpec) -> bool {
         let mut found = Vec::new();
         // A spec that cannot be written as JSON is refused elsewhere.
@@ -78,15 +80,15 @@ impl Validator<'_> {
         for InexactNumber { path, why } in found.iter().take(MOST_NAMED) {
             let is_of_input = matches!(path.as_slice(), [inputs, _, part, ..]
                 if inputs == "inputs" && OF_INPUT.contains(&part.as_str()));
-            let (own, within) = path.split_at(if is_of_input { 3 } else { path.len() });
-            let at = own.get(1).filter(|_| is_of_input).and_then(|at| at.parse::<usize>().ok());
+            let (field_path, path_in_value) = path.split_at(if is_of_input { 3 } else { path.len() });
+            let at = field_path.get(1).filter(|_| is_of_input).and_then(|at| at.parse::<usize>().ok());
             let input = at.and_then(|at| spec.inputs.get(at));
             let of_input = input.map(|input| format!("input {}: ", input.name)).unwrap_or_default();
-            let message = match pointer(within) {
-                whole if whole.is_empty() => format!("{of_input}the number is {why}"),
+            let message = match pointer(path_in_value) {
+                place if place.is_empty() => format!("{of_input}the number is {why}"),
                 place => format!("{of_input}the number at {} is {why}", text::display(&place, 120)),
             };
-            self.error(field_name(own), message);
+            self.error(field_name(field_path), message);
         }
         !found.is_empty()
     }

@@ -22,14 +22,14 @@ pub(crate) struct PlannedArtifact {
 }
 
 impl Validator<'_> {
-    /// Plans the outputs of the run.
+    /// Plans the outputs of the run: the template of its result, and its files.
     pub(super) fn plan_outputs(&mut self, spec: &WorkflowSpec, known: &Known) -> (Option<Template>, Vec<PlannedArtifact>) {
         let Some(outputs) = &spec.outputs else { return (None, Vec::new()) };
         let from = outputs.from.as_ref().and_then(|source| self.parse_known_template(source, "spec.outputs.from", known));
         let mut planned = Vec::new();
         for (at, Artifact { path, from, skip_if }) in outputs.artifacts.iter().enumerate() {
             let field = |part: &str| format!("spec.outputs.artifacts[{at}].{part}");
-            if let Err(why) = safe_path(path) {
+            if let Err(why) = check_artifact_path(path) {
                 self.error(field("path"), why);
             }
             let path = self.parse_known_template(path, &field("path"), known);
@@ -44,16 +44,16 @@ impl Validator<'_> {
         (from, planned)
     }
 
-    /// Returns a step for each agent by which it revises a final response, behind the gates that policies put before
-    /// agents.
+    /// Plans for each agent the step by which the agent revises a final response, behind the gates that policies put
+    /// before agents.
     pub(super) fn plan_revisers(&mut self, plan: &PlanContext<'_>, known: &Known) -> Vec<PlannedStep> {
         let revise =
             Template::parse("Make your final response anew. It was:\n\n{{ output }}", "the final response").ok();
-        let one = |agent: &String| {
+        let reviser_of = |agent: &String| {
             let agent = PlannedAgentStep { agent: agent.clone(), input: revise.clone(), addition: None, fresh: false };
             PlannedStep { path: ".revision".to_owned(), ..PlannedStep::new(".revision", Action::Agent(agent)) }
         };
-        let mut revisers: Vec<_> = plan.agents.keys().map(one).collect();
+        let mut revisers: Vec<_> = plan.agents.keys().map(reviser_of).collect();
         // All revisers have the same gates, because only one agent writes the final response.
         let Some(first) = revisers.first_mut() else { return revisers };
         let agent = AgentStep { name: "the agent of the final response".to_owned(), ..AgentStep::default() };
@@ -69,7 +69,7 @@ impl Validator<'_> {
 ///
 /// # Errors
 /// One sentence for its author.
-pub(crate) fn safe_path(path: &str) -> Result<(), String> {
+pub(crate) fn check_artifact_path(path: &str) -> Result<(), String> {
     let parts = || path.split(['/', '\\']);
     let what = if path.trim().is_empty() || path.ends_with('/') {
         "the path does not name a file"

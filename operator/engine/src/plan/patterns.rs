@@ -160,9 +160,9 @@ impl Validator<'_> {
             return None;
         }
         let Some(pattern) = &plan.spec.pattern else { return Some(self.chain(plan, &steps, &base)) };
-        let given = given(pattern);
-        if given.len() != 1 {
-            let message = match given.as_slice() {
+        let names = names_of_patterns(pattern);
+        if names.len() != 1 {
+            let message = match names.as_slice() {
                 [] => "no pattern is set: set one of dag, graph, parallel, routing, evaluatorOptimizer and orchestratorWorkers, or leave pattern out for a chain; the steps are in spec.steps".to_owned(),
                 several => format!("a run has one pattern; this one has {}: keep one of them", several.join(" and ")),
             };
@@ -189,7 +189,7 @@ impl Validator<'_> {
 }
 
 /// Returns the names of the patterns that a spec has.
-fn given(pattern: &Pattern) -> Vec<&'static str> {
+fn names_of_patterns(pattern: &Pattern) -> Vec<&'static str> {
     [
         ("dag", pattern.dag.is_some()),
         ("graph", pattern.graph.is_some()),

@@ -100,8 +100,8 @@ pub(crate) struct PlannedSecretHeaders {
 }
 
 impl PlannedSecretHeaders {
-    /// Whether a rendered URL has the origin for these headers.
-    pub(crate) fn are_for(&self, url: &str) -> bool {
+    /// Whether the headers can be sent to a rendered URL, because it has their origin and no credentials.
+    pub(crate) fn can_be_sent_to(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| url.origin() == self.origin.origin() && !hosts::has_credentials(&url))
     }
 }
@@ -196,7 +196,7 @@ impl PlannedStep {
     }
 
     /// Returns the fields that Modify can replace, before the step starts or after it failed.
-    pub(super) fn can_be_changed(&self) -> &'static [&'static str] {
+    pub(super) fn changeable_fields(&self) -> &'static [&'static str] {
         match &self.action {
             _ if self.is_tool() => &[],
             Action::Agent(_) => &["input"],
@@ -210,7 +210,7 @@ impl PlannedStep {
         }
     }
 
-    /// Returns the required beginning of its URLs, if it sends the value of a Secret.
+    /// Returns the required beginning of the URLs of the step, or `None` if it sends no value of a Secret.
     pub(super) fn url_begins(&self) -> Option<String> {
         match &self.action {
             Action::Http(http) => http.secrets.as_ref().map(|secrets| secrets.origin.to_string()),
@@ -254,8 +254,8 @@ impl PlannedStep {
         }
     }
 
-    /// Returns how often a failed attempt is repeated automatically. Only the turn of a model is repeated, if its
-    /// server was busy or lost the request.
+    /// Returns how often a failed attempt is repeated automatically. Only the turn of a model is repeated, if the
+    /// model's server was busy or lost the request.
     pub(crate) fn repeats_by_itself(&self, plan: &Plan, failed: &StepRecord) -> i32 {
         let is_temporary = failed.error.as_ref().is_some_and(|error| {
             let status = failed.facts.get("statusCode").and_then(|status| status.parse::<u16>().ok());

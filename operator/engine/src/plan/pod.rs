@@ -34,6 +34,7 @@ const OF_POD: [&str; 7] = [
 ];
 
 impl Validator<'_> {
+    /// Plans the container of a `pod` step: parses its variables and files, and checks its other fields.
     pub(super) fn plan_pod_step(&mut self, pod: &PodStep, context: &StepContext<'_>) -> Option<PlannedPod> {
         let field = |part: &str| format!("{}.pod.{part}", context.field);
         let before = self.errors.len();
@@ -70,8 +71,8 @@ impl Validator<'_> {
         self.check_quantities(pod.resources.as_ref(), &field("resources"));
         self.check_unique(pod.volumes.iter().map(|entry| entry.name.as_str()), &field("volumes"));
         if let Some(template) = &pod.pod_template {
-            let ours: Vec<&str> = pod.volumes.iter().map(|volume| volume.name.as_str()).chain([FILES]).collect();
-            for (part, message) in forbidden_fields(&template.0, &ours) {
+            let own_volumes: Vec<&str> = pod.volumes.iter().map(|volume| volume.name.as_str()).chain([FILES]).collect();
+            for (part, message) in forbidden_fields(&template.0, &own_volumes) {
                 self.error(field(&format!("podTemplate{part}")), message);
             }
         }
@@ -116,6 +117,7 @@ impl Validator<'_> {
         }
     }
 
+    /// Reports invalid quantities of resources.
     fn check_quantities(&mut self, resources: Option<&Resources>, field: &str) {
         for (kind, list) in resources.iter().flat_map(|r| [("requests", &r.requests), ("limits", &r.limits)]) {
             for (name, value) in list.iter().filter(|(_, value)| !is_quantity(value)) {
@@ -157,9 +159,9 @@ fn values_with_paths(value: &Value) -> Vec<(String, &Value)> {
     below.collect()
 }
 
-/// Returns the forbidden fields of a `podTemplate`: the path of each, and the reason with the remedy. `ours` are the
-/// names of the step's volumes.
-fn forbidden_fields(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)> {
+/// Returns the forbidden fields of a `podTemplate`: the path of each, and the reason with the remedy. `own_volumes` are
+/// the names of the step's volumes.
+fn forbidden_fields(template: &Map<String, Value>, own_volumes: &[&str]) -> Vec<(String, String)> {
     let mut refused = Vec::new();
     let mut refuse = |place: String, why: &str| refused.push((place, why.to_owned()));
     for (name, value) in template {
@@ -172,14 +174,14 @@ fn forbidden_fields(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String
             ("metadata", Value::Object(fields)) => {
                 for (name, value) in fields {
                     let keys = value.as_object().into_iter().flat_map(serde_json::Map::keys);
-                    let ours =
+                    let reserved =
                         keys.filter(|key| key.split('/').next().is_some_and(|p| p.ends_with(signoff_api::GROUP)));
                     match name.as_str() {
                         "labels" | "annotations" if !value.is_object() && !value.is_null() => {
                             refuse(format!(".metadata.{name}"), "it must be an object");
                         }
                         "labels" | "annotations" => {
-                            for key in ours {
+                            for key in reserved {
                                 refuse(
                                     format!(".metadata.{name}[{key}]"),
                                     "names below signoff.dev are reserved for the operator: choose another name",
@@ -209,7 +211,7 @@ fn forbidden_fields(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String
                                 format!(".spec.{list}[{at}]"),
                                 "the name is missing: containers are merged by their names",
                             ),
-                            Some(name) if list == "volumes" && ours.contains(&name) => {
+                            Some(name) if list == "volumes" && own_volumes.contains(&name) => {
                                 refuse(
                                     format!(".spec.{list}[{at}].name"),
                                     "the step already has a volume of this name: choose another name",

@@ -35,47 +35,49 @@ fn covers(kind: GuardedKind, action: &Action) -> bool {
 }
 
 impl Validator<'_> {
-    /// Returns the gates that policies add at one end of the run.
+    /// Plans the gates that policies add at one end of the run.
     pub(super) fn plan_policy_gates(
         &mut self,
         plan: &PlanContext<'_>,
         position: Position,
         known: &Known,
     ) -> Vec<PlannedStep> {
-        let here = plan.added.iter().filter(|one| one.step.at == Some(position));
-        here.filter_map(|one| self.plan_policy_gate(plan, one, one.step.name.clone(), None, "", known.clone())).collect()
+        let here = plan.added.iter().filter(|added| added.step.at == Some(position));
+        here.filter_map(|added| self.plan_policy_gate(plan, added, added.step.name.clone(), None, "", known.clone())).collect()
     }
 
-    /// Adds the gates of policies before a step. `step` is the step as its author wrote it.
+    /// Adds the gates of policies before a step. If a policy omits its gate for a reviewed definition, only a tool with
+    /// this definition is called. `step` is the step as its author wrote it.
     pub(super) fn add_policy_gates(&mut self, planned: &mut PlannedStep, step: &Step, context: &StepContext<'_>) {
-        let is_meant = |one: &&AddedStep| {
-            one.step
+        let covers_step = |added: &&AddedStep| {
+            added
+                .step
                 .before
                 .as_ref()
                 .is_some_and(|before| before.kinds.iter().any(|kind| covers(*kind, &planned.action)))
         };
-        let name = |one: &AddedStep| format!("{}-{}", one.step.name, step.name.trim_start_matches('.'));
-        let before = Some((step, planned.can_be_changed()));
-        let mut meant: Vec<_> = context.plan.added.iter().filter(is_meant).collect();
+        let name = |added: &AddedStep| format!("{}-{}", added.step.name, step.name.trim_start_matches('.'));
+        let before = Some((step, planned.changeable_fields()));
+        let mut covering: Vec<_> = context.plan.added.iter().filter(covers_step).collect();
         let servers = context.plan.spec.servers.as_slice();
-        let required = meant.iter().find_map(|one| reviewed_definition(one, &planned.action, servers));
-        meant.retain(|one| reviewed_definition(one, &planned.action, servers).is_none());
-        let gates = meant.into_iter().filter_map(|one| {
-            self.plan_policy_gate(context.plan, one, name(one), before, context.prefix, context.known.clone())
+        let required = covering.iter().find_map(|added| reviewed_definition(added, &planned.action, servers));
+        covering.retain(|added| reviewed_definition(added, &planned.action, servers).is_none());
+        let gates = covering.into_iter().filter_map(|added| {
+            self.plan_policy_gate(context.plan, added, name(added), before, context.prefix, context.known.clone())
         });
         let url_begins = planned.url_begins();
-        let bound = |gate| {
+        let with_vars_of_step = |gate| {
             let mut gate = PlannedStep { vars: planned.vars.clone(), ..gate };
             gate.limit_url(url_begins.as_ref());
             gate
         };
-        planned.policy_gates = gates.map(bound).collect();
+        planned.policy_gates = gates.map(with_vars_of_step).collect();
         if let Action::Mcp(mcp) = &mut planned.action {
             mcp.requires = required;
         }
     }
 
-    /// Returns the gates that policies put before calls of tools, in the order of the policies. `path` is the path of
+    /// Plans the gates that policies put before calls of tools, in the order of the policies. `path` is the path of
     /// their records.
     pub(super) fn plan_policy_call_gates(&mut self, plan: &PlanContext<'_>, path: &str, known: &Known) -> Vec<CallGate> {
         let mut gates = Vec::new();
@@ -100,7 +102,7 @@ impl Validator<'_> {
         gates
     }
 
-    /// Checks one added gate, and returns it as a planned step, or `None` after an error.
+    /// Plans one gate that a policy added. Returns `None` after an error.
     fn plan_policy_gate(
         &mut self,
         plan: &PlanContext<'_>,
@@ -127,9 +129,9 @@ impl Validator<'_> {
             self.error_as(reason::POLICY_CONFLICT, "spec.steps", message);
         }
         let mut seen = std::collections::BTreeMap::new();
-        let mut all: Vec<_> = steps.collect();
-        all.sort_by_key(|step| step.added_by.is_some());
-        for step in all {
+        let mut authors_first: Vec<_> = steps.collect();
+        authors_first.sort_by_key(|step| step.added_by.is_some());
+        for step in authors_first {
             let taken = seen.insert(&step.path, ()).is_some();
             if let (true, Some(source)) = (taken, &step.added_by) {
                 let message = format!(

@@ -65,7 +65,7 @@ pub(super) fn members(schema: &Map<String, Value>) -> Members {
 }
 
 impl Validator<'_> {
-    /// Returns the names that exist everywhere.
+    /// Returns the names that exist in every template of a run.
     pub(super) fn known_everywhere(spec: &WorkflowSpec) -> Known {
         let inputs = || spec.inputs.iter().map(|input| (input.name.clone(), of_input(input.type_)));
         inputs()

@@ -88,18 +88,19 @@ impl PlannedServer {
     }
 
     /// Returns the tools of a catalogue that was planned before.
-    pub(crate) fn kept(&self, catalogue: &Digest) -> Option<&ServerTools> {
-        let mut kept = self.kept.iter().filter_map(OnceLock::get);
-        kept.find(|kept| kept.catalogue == *catalogue).map(|kept| &kept.tools)
+    pub(crate) fn cached_tools(&self, catalogue: &Digest) -> Option<&ServerTools> {
+        let mut cached = self.kept.iter().filter_map(OnceLock::get);
+        cached.find(|kept| kept.catalogue == *catalogue).map(|kept| &kept.tools)
     }
 
-    /// Plans the tools of a catalogue. `digest` is that of its record.
-    pub(crate) fn keep(&self, digest: &Digest, catalogue: &Catalogue) -> Option<&ServerTools> {
-        let tools = catalogue.tools().iter().filter(|tool| self.spec.has(tool.name())).map(|tool| self.tool(tool));
+    /// Plans the tools of a catalogue, without tools that a model could not distinguish, and caches the tools under
+    /// `digest`, the digest of the catalogue's record. Returns `None` if the cache is full.
+    pub(crate) fn plan_and_cache(&self, digest: &Digest, catalogue: &Catalogue) -> Option<&ServerTools> {
+        let tools = catalogue.tools().iter().filter(|tool| self.spec.has(tool.name())).map(|tool| self.plan_tool(tool));
         let mut tools: ServerTools = tools.map(|tool| (tool.name.clone(), tool)).collect();
         // A model could not distinguish two tools with the same name.
-        for (kept_tools, other) in names::collisions(tools.keys().map(String::as_str)) {
-            tools.remove(&kept_tools);
+        for (first, other) in names::collisions(tools.keys().map(String::as_str)) {
+            tools.remove(&first);
             tools.remove(&other);
         }
         let mut kept_tools = KeptTools { catalogue: digest.clone(), tools, bytes: catalogue.bytes() };
@@ -109,20 +110,21 @@ impl PlannedServer {
                 Err(taken) => kept_tools = taken,
             }
         }
-        self.kept(digest)
+        self.cached_tools(digest)
     }
 
     /// Returns the size of the definitions in all planned catalogues, in bytes.
-    pub(super) fn kept_bytes(&self) -> usize {
+    pub(super) fn cached_bytes(&self) -> usize {
         self.kept.iter().filter_map(OnceLock::get).map(|kept| kept.bytes).sum()
     }
 
     /// Returns the tools of all catalogues that were planned.
-    pub(crate) fn all_kept(&self) -> impl Iterator<Item = &PlannedTool> {
+    pub(crate) fn all_cached_tools(&self) -> impl Iterator<Item = &PlannedTool> {
         self.kept.iter().filter_map(OnceLock::get).flat_map(|kept| kept.tools.values())
     }
 
-    fn tool(&self, tool: &ServerTool) -> PlannedTool {
+    /// Plans one tool of a catalogue.
+    fn plan_tool(&self, tool: &ServerTool) -> PlannedTool {
         let definition = tool.digest();
         let hinted = tool.hinted_effects().filter(|_| self.spec.trusts_hints());
         let effects = if self.spec.reads(tool.name()) { Some(Effects::Read) } else { hinted };
@@ -157,14 +159,14 @@ impl PlannedServer {
             .reviewed
             .iter()
             .filter(|(source, name, _)| *name == gate.name && gate.added_by.as_ref() == Some(source));
-        of_gate.flat_map(|(_, _, reviewed)| reviewed).any(|one| is_reviewed(one, &self.spec, tool, definition))
+        of_gate.flat_map(|(_, _, reviewed)| reviewed).any(|tool_of_policy| is_reviewed(tool_of_policy, &self.spec, tool, definition))
     }
 
     /// Returns one tool that stands for all tools of the server, without their definitions.
     pub(super) fn any_tool(&self) -> PlannedTool {
         let mut step = self.changes.clone();
-        let is_left_out = |gate: &PlannedStep| self.reviewed.iter().any(|(_, name, _)| *name == gate.name);
-        step.policy_gates.retain(|gate| !is_left_out(gate));
+        let is_omitted = |gate: &PlannedStep| self.reviewed.iter().any(|(_, name, _)| *name == gate.name);
+        step.policy_gates.retain(|gate| !is_omitted(gate));
         PlannedTool {
             name: self.spec.tool_name(ANY),
             description: String::new(),
@@ -230,7 +232,7 @@ fn unasked_entries<'s>(spec: &'s WorkflowSpec, server: &Server, any: &PlannedToo
 }
 
 impl Validator<'_> {
-    /// Checks the servers, and plans the step that calls of their tools run.
+    /// Checks the servers, and plans for each the step that the calls of its tools run.
     pub(super) fn plan_servers(&mut self, plan: &PlanContext<'_>, everywhere: &Known) -> BTreeMap<String, PlannedServer> {
         let spec = plan.spec;
         self.check_unique(spec.servers.iter().map(|server| server.name.as_str()), "spec.servers");
@@ -264,6 +266,8 @@ impl Validator<'_> {
         planned
     }
 
+    /// Reports errors in the fields of a server, and tools of the Workflow that models could take for tools of the
+    /// server.
     fn check_server(&mut self, spec: &WorkflowSpec, server: &Server, field: &str) {
         self.check_name(&server.name, &format!("{field}.name"));
         if server.url.is_some() != server.command.is_empty() {
@@ -287,7 +291,7 @@ impl Validator<'_> {
             let message = format!("its key is no name of spec.secrets: name one of them ({names})");
             self.error(format!("{field}.key"), message);
         }
-        self.check_unique_pins(server, field);
+        self.check_pins(server, field);
         let wired = names::wire(&server.tool_name(""));
         for tool in spec.tools.iter().filter(|tool| tool.name.starts_with(&wired)) {
             let message = format!(
@@ -298,7 +302,8 @@ impl Validator<'_> {
         }
     }
 
-    fn check_unique_pins(&mut self, server: &Server, field: &str) {
+    /// Reports several pins of one tool, and pins of tools that the run cannot use.
+    fn check_pins(&mut self, server: &Server, field: &str) {
         for (at, pin) in server.pins.iter().enumerate() {
             let field = format!("{field}.pins[{at}].tool");
             if server.pins.iter().take(at).any(|other| other.tool == pin.tool) {
@@ -366,7 +371,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Checks an entry of an agent's tools that names tools of a server. Returns whether it does.
+    /// Returns whether an entry of a list of tools names tools of a server. Reports an entry for a tool that the run
+    /// cannot use.
     pub(super) fn check_tool_of_server(&mut self, spec: &WorkflowSpec, entry: &str, field: &str) -> bool {
         let Some((server, tool)) = server_of(spec, entry) else { return false };
         let exists = tool.contains('*') || (fits(&tool) && server.has(&tool));

@@ -86,7 +86,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Returns the branches of a pattern with branches. `named` are the steps without a branch that the pattern names.
+    /// Returns the branches of a pattern. Reports invalid branches, and steps without a branch that are not in `named`,
+    /// the names in the pattern.
     pub(super) fn check_branches<'a>(&mut self, steps: &SpecSteps<'a>, named: &BTreeSet<&str>) -> Vec<SpecBranch<'a>> {
         let branches = steps.branches();
         for branch in &branches {

@@ -94,15 +94,15 @@ impl Validator<'_> {
     ) -> Vec<PlannedStep> {
         self.check_unique_steps(steps);
         let mut planned: Vec<PlannedStep> = Vec::new();
-        for (at, one) in steps.iter().enumerate() {
+        for (at, spec_step) in steps.iter().enumerate() {
             let known = Self::known_in_list(base, steps, at);
-            let mut context = StepContext::new(plan, &one.field, prefix, known);
+            let mut context = StepContext::new(plan, &spec_step.field, prefix, known);
             context.earlier = planned.iter().enumerate().collect();
             let is_chain = prefix.is_empty();
             let remedy =
                 if is_chain { "add `pattern: {dag: {}}`, or leave dependsOn out" } else { "leave dependsOn out" };
-            self.check_no_dependencies(one, remedy);
-            if let Some(step) = self.plan_step(one.step, &context) {
+            self.check_no_dependencies(spec_step, remedy);
+            if let Some(step) = self.plan_step(spec_step.step, &context) {
                 planned.push(step);
             }
         }
@@ -110,10 +110,10 @@ impl Validator<'_> {
     }
 
     /// Reports `dependsOn` outside of a dag.
-    pub(super) fn check_no_dependencies(&mut self, one: &SpecStep<'_>, remedy: &str) {
-        if !one.step.depends_on.is_empty() {
+    pub(super) fn check_no_dependencies(&mut self, spec_step: &SpecStep<'_>, remedy: &str) {
+        if !spec_step.step.depends_on.is_empty() {
             let message = format!("only the steps of a dag depend on each other: {remedy}");
-            self.error(format!("{}.dependsOn", one.field), message);
+            self.error(format!("{}.dependsOn", spec_step.field), message);
         }
     }
 
@@ -127,6 +127,7 @@ impl Validator<'_> {
         }
     }
 
+    /// Plans a step with its gates. Returns `None` if its action has an error.
     pub(super) fn plan_step(&mut self, step: &Step, context: &StepContext<'_>) -> Option<PlannedStep> {
         self.check_name(&step.name, &context.field("name"));
         let kinds = [
@@ -202,6 +203,7 @@ impl Validator<'_> {
         }
     }
 
+    /// Reports a name that is not a label of Kubernetes.
     pub(super) fn check_name(&mut self, name: &str, field: &str) {
         if !names::is_label(name) {
             self.error(
@@ -311,8 +313,8 @@ impl Validator<'_> {
         Some(template)
     }
 
-    /// Parses a condition, and checks its names. `consequence` is the part of the error about a condition that cannot
-    /// be evaluated.
+    /// Parses a condition, checks its names, and reports or warns of values that it cannot read. `consequence` is the
+    /// part of the message about a condition that cannot be evaluated.
     pub(super) fn parse_condition(
         &mut self,
         source: &str,

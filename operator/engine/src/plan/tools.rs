@@ -1,6 +1,6 @@
 //! The tools of a plan and the gates before them, checked so that no error of the author can reach a model.
 //!
-//! Whether a call runs is decided in `steps/agent/gating.rs`.
+//! `steps/agent/gating.rs` decides whether a call runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -439,9 +439,9 @@ impl Validator<'_> {
         self.plan_spec_gate(plan, field, gate, &format!("{PLANNED_CALLS}.gate"), known, GateSubject::Question)
     }
 
-    /// Reports agents that call themselves, and agents whose calls are nested too deep.
+    /// Reports agents that call themselves or nest calls too deep, and names that are too long for nested records.
     fn check_nesting(&mut self, plan: &PlanContext<'_>) {
-        let called = |agent: &str| -> Vec<String> {
+        let called_agents = |agent: &str| -> Vec<String> {
             let names = plan.agents.get(agent).into_iter().flat_map(|agent| &agent.tools);
             let steps = names.filter_map(|name| plan.spec.tools.iter().find(|tool| tool.name == *name));
             let steps = steps.filter_map(|tool| plan.spec.steps.iter().find(|step| step.name == tool.step));
@@ -450,7 +450,7 @@ impl Validator<'_> {
         for (at, agent) in plan.spec.agents.iter().enumerate() {
             let mut paths = vec![vec![agent.name.clone()]];
             while let Some(path) = paths.pop() {
-                for next in path.last().map(|last| called(last)).unwrap_or_default() {
+                for next in path.last().map(|last| called_agents(last)).unwrap_or_default() {
                     let field = format!("spec.agents[{at}].tools");
                     let chain = path.iter().chain([&next]).map(String::as_str).collect::<Vec<_>>().join(" → ");
                     if path.contains(&next) {
@@ -483,7 +483,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports agents that ask people without a question gate, and warns of tools without gates.
+    /// Reports agents without a gate for their questions, and gates that never ask. Warns of unused and unasked tools.
     fn check_gates_of_tools(&mut self, plan: &PlanContext<'_>, planned: &PlannedTools) {
         for (at, agent) in plan.spec.agents.iter().enumerate() {
             if agent.tools.iter().any(|name| names::is_built_in(name)) && planned.question.is_none() {

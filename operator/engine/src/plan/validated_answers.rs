@@ -45,7 +45,7 @@ impl ValidatedAnswers {
         }
         let problem = validate();
         if !budget::is_stopped() {
-            self.lock().keep(key, problem.clone());
+            self.lock().insert_if_fits(key, problem.clone());
         }
         problem
     }
@@ -57,8 +57,8 @@ impl ValidatedAnswers {
 }
 
 impl AnswerCache {
-    /// Caches a result while there is room. Entries are never evicted, because a replay needs all of them.
-    fn keep(&mut self, key: (String, Digest), problem: Problem) {
+    /// Caches a result if it fits into [`MAX_BYTES`]. Entries are never evicted, because a replay needs all of them.
+    fn insert_if_fits(&mut self, key: (String, Digest), problem: Problem) {
         let bytes = key.0.len() + key.1.as_str().len() + problem.as_ref().map_or(0, String::len) + OVERHEAD;
         if self.bytes + bytes <= MAX_BYTES {
             self.bytes += bytes;

@@ -117,10 +117,10 @@ impl Policies {
         usual: Duration,
         added_by: Option<&str>,
     ) -> EffectiveGate {
-        let allowed = subject::allowed(hitl, subject);
+        let allowed = subject::verdicts_of_gate(hitl, subject);
         let mut gate = EffectiveGate {
             hitl: hitl.clone(),
-            form: subject::form(hitl, &allowed),
+            form: subject::form_of_gate(hitl, &allowed),
             allowed,
             policy_quorums: Vec::new(),
             persons: Vec::new(),
@@ -156,11 +156,11 @@ impl Policies {
     }
 }
 
-fn sources(demands: &[(&str, &GateRules)], is_meant: impl Fn(&GateRules) -> bool) -> String {
+fn join_sources(demands: &[(&str, &GateRules)], is_meant: impl Fn(&GateRules) -> bool) -> String {
     demands.iter().filter(|(_, demand)| is_meant(demand)).map(|(source, _)| *source).collect::<Vec<_>>().join(" and ")
 }
 
-fn names<T>(list: &[T], name: impl Fn(&T) -> String) -> String {
+fn join_names<T>(list: &[T], name: impl Fn(&T) -> String) -> String {
     list.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
@@ -169,7 +169,7 @@ fn people_phrase(count: i32) -> String {
 }
 
 fn required_groups(list: &[RequiredFrom]) -> String {
-    names(list, |from| format!("{} of group {}", from.min, from.group))
+    join_names(list, |from| format!("{} of group {}", from.min, from.group))
 }
 
 /// Sets the rules for persons. Two policies with different identities are a conflict.
@@ -263,7 +263,7 @@ fn deciders_sentence(deciders: &Deciders) -> String {
     let mut sentence = format!(
         "{} out of {} must agree too",
         people_phrase(deciders.threshold.unwrap_or(1)),
-        names(&deciders.approvers, ToString::to_string)
+        join_names(&deciders.approvers, ToString::to_string)
     );
     if !deciders.required_from.is_empty() {
         sentence.push_str(&format!(", {} among them", required_groups(&deciders.required_from)));
@@ -277,24 +277,24 @@ fn deciders_sentence(deciders: &Deciders) -> String {
     sentence
 }
 
-/// Removes the verdicts that a policy does not allow, except Reject and Abort. Reports a gate without a verdict by
-/// which the run can continue.
+/// Removes the verdicts that a policy does not allow, except Reject and Abort. If several people have to agree, removes
+/// or reports Respond with free text. Reports a gate without a verdict by which the run can continue.
 fn merge_verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subject: &GateSubject) {
-    gate.allowed = subject::allowed(&gate.hitl, subject);
+    gate.allowed = subject::verdicts_of_gate(&gate.hitl, subject);
     for (source, demand) in demands.iter().filter(|(_, demand)| !demand.allowed_verdicts.is_empty()) {
-        let no = [Verdict::Reject, Verdict::Abort];
-        gate.allowed.retain(|verdict| no.contains(verdict) || demand.allowed_verdicts.contains(verdict));
-        gate.add_rule(source, format!("nothing but {}", names(&demand.allowed_verdicts, ToString::to_string)));
+        let always_allowed = [Verdict::Reject, Verdict::Abort];
+        gate.allowed.retain(|verdict| always_allowed.contains(verdict) || demand.allowed_verdicts.contains(verdict));
+        gate.add_rule(source, format!("nothing but {}", join_names(&demand.allowed_verdicts, ToString::to_string)));
     }
-    gate.form = subject::form(&gate.hitl, &gate.allowed);
+    gate.form = subject::form_of_gate(&gate.hitl, &gate.allowed);
     let most = gate.policy_quorums.iter().map(|quorum| quorum.threshold).chain(gate.hitl.threshold).max().unwrap_or(1);
-    let free_text = gate.form.iter().flat_map(|form| &form.questions).any(Question::takes_text);
-    if !demands.is_empty() && most > 1 && free_text && gate.allowed.contains(&Verdict::Respond) {
+    let takes_text = gate.form.iter().flat_map(|form| &form.questions).any(Question::takes_text);
+    if !demands.is_empty() && most > 1 && takes_text && gate.allowed.contains(&Verdict::Respond) {
         if gate.hitl.allowed_verdicts.is_empty() {
             gate.allowed.retain(|verdict| *verdict != Verdict::Respond);
-            gate.form = subject::form(&gate.hitl, &gate.allowed);
+            gate.form = subject::form_of_gate(&gate.hitl, &gate.allowed);
         } else {
-            let by = sources(demands, |demand| demand.min_threshold.is_some() || demand.deciders.is_some());
+            let by = join_sources(demands, |demand| demand.min_threshold.is_some() || demand.deciders.is_some());
             if !by.is_empty() {
                 let message = format!(
                     "{by} requires several people, and Respond with free text would let the last responder decide alone: ask with options, or leave Respond out"
@@ -303,14 +303,14 @@ fn merge_verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subj
             }
         }
     }
-    let goes_on = |verdict: &Verdict| match verdict {
+    let can_continue = |verdict: &Verdict| match verdict {
         Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip => true,
         Verdict::Reject => gate.hitl.on_reject == Some(OnReject::Continue),
         Verdict::Retry | Verdict::Defer => matches!(subject, GateSubject::Failure(_)),
         _ => false,
     };
-    let by = sources(demands, |demand| !demand.allowed_verdicts.is_empty());
-    if !by.is_empty() && !gate.allowed.iter().any(goes_on) {
+    let by = join_sources(demands, |demand| !demand.allowed_verdicts.is_empty());
+    if !by.is_empty() && !gate.allowed.iter().any(can_continue) {
         let message = format!("no verdict is left with which the run could continue: allow one that {by} allows too");
         gate.contradict("allowedVerdicts", message);
     }
@@ -355,7 +355,7 @@ fn merge_timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual
     let action =
         CAUTION.into_iter().take(caution_rank(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
     for (source, demand) in &limits {
-        let list = names(&demand.timeout_actions, |action| format!("{action:?}"));
+        let list = join_names(&demand.timeout_actions, |action| format!("{action:?}"));
         let was =
             if demand.timeout_actions.contains(&own) { String::new() } else { format!(" (the gate says {own:?})") };
         gate.add_rule(source, format!("a timeout does nothing but {list}{was}"));
@@ -367,7 +367,7 @@ fn merge_timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual
         }
         Some(_) => {}
         None => {
-            let by = sources(demands, |demand| !demand.timeout_actions.is_empty());
+            let by = join_sources(demands, |demand| !demand.timeout_actions.is_empty());
             let message = format!(
                 "{by} allows no timeout action that is as cautious as {wanted:?}: add {wanted:?} or Abort to its timeoutActions"
             );

@@ -64,7 +64,7 @@ fn a_gate_is_unchanged_without_policies() {
     let hitl = written(json!({"timeout": {"after": "1h", "action": "Approve"}}));
     let gate = merge_into(&Policies::default(), &hitl, DANA);
     assert_eq!(gate.hitl, hitl);
-    assert_eq!(gate.allowed, subject::allowed(&hitl, &subject::GateSubject::Step(Some(0))));
+    assert_eq!(gate.allowed, subject::verdicts_of_gate(&hitl, &subject::GateSubject::Step(Some(0))));
     assert!(gate.policy_quorums.is_empty() && gate.persons.is_empty() && gate.required_by.is_empty());
 }
 

@@ -76,7 +76,7 @@ fn tools_of<'a>(run: &Run<'a>, server: &'a PlannedServer, record: &StepRecord) -
             Digest::of_bytes(inline.as_bytes())
         }
     };
-    if let Some(tools) = server.kept(&digest) {
+    if let Some(tools) = server.cached_tools(&digest) {
         run.record_value_read();
         return Ok(tools);
     }
@@ -85,7 +85,7 @@ fn tools_of<'a>(run: &Run<'a>, server: &'a PlannedServer, record: &StepRecord) -
         RenderError::Invalid(format!("the recorded tools of the server {} cannot be read: {why}", server.spec.name))
     };
     let catalogue: Catalogue = serde_json::from_str(&text).map_err(|why| unreadable(why.to_string()))?;
-    server.keep(&digest, &catalogue).ok_or_else(|| unreadable("there are too many of them".to_owned()))
+    server.plan_and_cache(&digest, &catalogue).ok_or_else(|| unreadable("there are too many of them".to_owned()))
 }
 
 /// Returns the last attempt at a catalogue.

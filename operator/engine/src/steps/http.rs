@@ -29,7 +29,7 @@ pub(super) fn call<'a>(
     let changed = |field: &str| invocation.overrides.parameters.get(field).cloned();
     let url = changed("url").map_or_else(|| http.url.render_url(&scope), Ok)?;
     let secret_headers = match &http.secrets {
-        Some(secrets) if !secrets.are_for(&url) => {
+        Some(secrets) if !secrets.can_be_sent_to(&url) => {
             let why = format!("a URL that is sent a Secret begins with {}: change only what follows", secrets.origin);
             return Err(RenderError::Invalid(why));
         }
