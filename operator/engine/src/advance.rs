@@ -58,8 +58,8 @@ pub fn advance(
             None => None,
             Some(Ok(release)) => {
                 let files = release.artifacts.iter().map(|(_, content)| content.as_str());
-                let long_output = status::is_apart(&release.outputs).then_some(release.outputs.as_str());
-                let fit = run.state.borrow().can_store(files.chain(long_output));
+                let long_output = status::is_too_long_for_status(&release.outputs).then_some(release.outputs.as_str());
+                let fit = run.state.borrow().check_blobs_fit(files.chain(long_output));
                 Some(match fit {
                     Err(why) => End::Failed(format!("outputs and artifacts: {why}")),
                     Ok(()) => {
@@ -162,7 +162,7 @@ fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fac
                 );
                 record.error = Some(error(FailureClass::TooLarge, &why));
                 record.phase = StepPhase::Failed;
-            } else if let Err(why) = state.can_store_turn(&response, opaque.as_deref()) {
+            } else if let Err(why) = state.check_turn_fits(&response, opaque.as_deref()) {
                 record.error = Some(error(FailureClass::TooLarge, &why));
                 record.phase = StepPhase::Failed;
             } else {

@@ -108,7 +108,7 @@ impl Schema {
         }
         budget::charge(bytes).map_err(|stopped| stopped.to_string())?;
         let mut reader = Reader { root: schema, known: BTreeMap::new(), open: Vec::new(), patterns: 0 };
-        let measure = reader.schema(schema, 0)?;
+        let measure = reader.measure_schema(schema, 0)?;
         if measure.values > MAX_VALUES {
             return Err(format!(
                 "the schema has more than {MAX_VALUES} values when each $ref is replaced by what it refers to: refer to less, or repeat less"
@@ -147,11 +147,11 @@ impl Schema {
     /// # Errors
     /// The JSON pointer of the first problem in `value` (empty for the whole value), and the problem.
     pub(crate) fn check(&self, value: &Value) -> Result<(), (String, String)> {
-        let whole = |why: String| (String::new(), why);
-        match self.validate(value).map_err(whole)? {
+        let at_root = |why: String| (String::new(), why);
+        match self.validate(value).map_err(at_root)? {
             Ok(true) => return Ok(()),
             Ok(false) => {}
-            Err((pointer, why)) if pointer.is_empty() => return Err(whole(format!("the number is {why}"))),
+            Err((pointer, why)) if pointer.is_empty() => return Err(at_root(format!("the number is {why}"))),
             Err((pointer, why)) => {
                 let problem = format!("the number at {} is {why}", text::display(&pointer, 120));
                 return Err((pointer, problem));
@@ -159,7 +159,7 @@ impl Schema {
         }
         // The search for the first problem copies the value for each branch that does not match.
         if self.measure.steps.saturating_mul(size(value).values()) > MOST_EXPLAINED {
-            return Err(whole("it does not fit the schema, and is too large to say where".to_owned()));
+            return Err(at_root("it does not fit the schema, and is too large to say where".to_owned()));
         }
         self.validator.validate(value).map_err(|error| {
             // The message quotes the value, which can be large; the caller cuts it.
@@ -200,8 +200,8 @@ impl Schema {
 fn options() -> jsonschema::ValidationOptions<'static> {
     jsonschema::options()
         .with_pattern_options(PatternOptions::regex().size_limit(1 << 18).dfa_size_limit(1 << 18))
-        .with_keyword("multipleOf", keywords::multiple_of)
-        .with_keyword("uniqueItems", keywords::unique_items)
+        .with_keyword("multipleOf", keywords::compile_multiple_of)
+        .with_keyword("uniqueItems", keywords::compile_unique_items)
 }
 
 fn not_a_schema(why: &str) -> String {
@@ -283,7 +283,8 @@ struct Reader<'s> {
 }
 
 impl<'s> Reader<'s> {
-    fn schema(&mut self, schema: &'s Value, level: usize) -> Result<Measure, String> {
+    /// Measures a part of the schema with everything below it. `level` is its depth, from 0 at the root.
+    fn measure_schema(&mut self, schema: &'s Value, level: usize) -> Result<Measure, String> {
         let mut measure = Measure::ONE;
         let too_deep =
             || format!("the schema nests deeper than {MAX_DEPTH} levels when each $ref is replaced: make it flatter");
@@ -293,7 +294,7 @@ impl<'s> Reader<'s> {
         match schema {
             Value::Object(fields) => {
                 for (keyword, value) in fields {
-                    measure.add_inner(self.keyword(keyword, value, level)?);
+                    measure.add_inner(self.measure_keyword(keyword, value, level)?);
                     let units = |table: &[(&str, u64)]| {
                         table.iter().find(|(known, _)| known == keyword).map_or(0, |(_, units)| *units)
                     };
@@ -303,7 +304,7 @@ impl<'s> Reader<'s> {
             }
             Value::Array(items) => {
                 for item in items {
-                    measure.add_inner(self.schema(item, level + 1)?);
+                    measure.add_inner(self.measure_schema(item, level + 1)?);
                 }
             }
             Value::String(text) => measure = measure.plus_text(text.len()),
@@ -312,12 +313,13 @@ impl<'s> Reader<'s> {
         if measure.depth > MAX_DEPTH { Err(too_deep()) } else { Ok(measure) }
     }
 
-    fn keyword(&mut self, keyword: &'s str, value: &'s Value, level: usize) -> Result<Measure, String> {
+    /// Measures the value of a keyword. Refuses keywords whose work has no bound.
+    fn measure_keyword(&mut self, keyword: &'s str, value: &'s Value, level: usize) -> Result<Measure, String> {
         if let Some((_, remedy)) = REFUSED.iter().find(|(refused, _)| *refused == keyword) {
             return Err(format!("{keyword} is not available in schemas here: {remedy}"));
         }
         match (keyword, value) {
-            ("$ref", Value::String(target)) => self.reference(target),
+            ("$ref", Value::String(target)) => self.measure_reference(target),
             ("$schema", Value::String(draft)) => {
                 let known = level == 0 && DRAFTS.iter().any(|known| draft.trim_end_matches('#').ends_with(known));
                 if known {
@@ -330,7 +332,7 @@ impl<'s> Reader<'s> {
             ("format", Value::String(format)) if format == "regex" => {
                 Err("format regex is not available in schemas here: use pattern".to_owned())
             }
-            ("pattern", Value::String(source)) => self.pattern(source),
+            ("pattern", Value::String(source)) => self.measure_pattern(source),
             (_, Value::String(_)) if TEXTS.contains(&keyword) => Ok(Measure::ONE),
             _ if DATA.contains(&keyword) => {
                 let size = size(value);
@@ -341,18 +343,18 @@ impl<'s> Reader<'s> {
                 for (name, schema) in named {
                     measure = measure.plus_text(name.len());
                     if keyword == "patternProperties" {
-                        measure.add_inner(self.pattern(name)?);
+                        measure.add_inner(self.measure_pattern(name)?);
                     }
-                    measure.add_inner(self.schema(schema, level + 1)?);
+                    measure.add_inner(self.measure_schema(schema, level + 1)?);
                 }
                 Ok(measure)
             }
-            _ => self.schema(value, level + 1),
+            _ => self.measure_schema(value, level + 1),
         }
     }
 
     /// Measures a definition at the root, referred to by `#/$defs/<name>` or `#/definitions/<name>`.
-    fn reference(&mut self, target: &'s str) -> Result<Measure, String> {
+    fn measure_reference(&mut self, target: &'s str) -> Result<Measure, String> {
         if let Some(known) = self.known.get(target) {
             return Ok(*known);
         }
@@ -376,13 +378,14 @@ impl<'s> Reader<'s> {
             return Err(format!("more than {MAX_DEPTH} definitions refer to one another in a row: make it flatter"));
         }
         self.open.push(target);
-        let measure = self.schema(schema, 0)?;
+        let measure = self.measure_schema(schema, 0)?;
         self.open.pop();
         self.known.insert(target, measure);
         Ok(measure)
     }
 
-    fn pattern(&mut self, source: &str) -> Result<Measure, String> {
+    /// Measures a regular expression. Refuses an invalid or a too long one.
+    fn measure_pattern(&mut self, source: &str) -> Result<Measure, String> {
         self.patterns += 1;
         if self.patterns > MAX_PATTERNS {
             return Err(format!("the schema has more than {MAX_PATTERNS} patterns: use fewer"));

@@ -22,16 +22,16 @@ use crate::{
 const SHORT: usize = 4096;
 
 /// Whether an output is too long for the status itself.
-pub(crate) fn is_apart(output: &str) -> bool {
+pub(crate) fn is_too_long_for_status(output: &str) -> bool {
     output.len() > SHORT
 }
 
 /// Returns the results that are stored outside of the status: a long output, and files. They are stored before the
 /// status, which refers to them by digest.
 #[must_use]
-pub fn apart(transition: &Transition) -> Vec<(Digest, String)> {
+pub fn separate_results(transition: &Transition) -> Vec<(Digest, String)> {
     let long = match &transition.end {
-        Some(End::Succeeded(text)) if is_apart(text) => Some(text),
+        Some(End::Succeeded(text)) if is_too_long_for_status(text) => Some(text),
         _ => None,
     };
     let files = transition.artifacts.iter().map(|(_, content)| content);
@@ -52,7 +52,7 @@ pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue:
     status.spec_digest = Some(plan.spec_digest().clone());
     status.started_at = status.started_at.or(Some(not_before_creation(workflow, now)));
     if let Some(End::Succeeded(text)) = &transition.end {
-        if is_apart(text) {
+        if is_too_long_for_status(text) {
             status.outputs_ref = Some(reference(text));
         } else {
             status.outputs = Some(text.clone());
@@ -65,7 +65,7 @@ pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue:
         some => format!("with warnings: {}", some.join("; ")),
     };
     say(&mut status, workflow, now, conditions::ACCEPTED, true, reason::ACCEPTED, &accepted);
-    status.value_bytes = values::bytes(&transition.journal, &status);
+    status.value_bytes = values::total_bytes(&transition.journal, &status);
     set_progress_conditions(&mut status, workflow, transition, overdue, now);
     status
 }
@@ -78,7 +78,7 @@ pub fn after_quarantined(workflow: &Workflow, transition: &Transition, overdue: 
     if transition.end.is_none() && status.phase == WorkflowPhase::Running && before == WorkflowPhase::Pending {
         status.phase = before;
     }
-    status.value_bytes = values::bytes(&transition.journal, &status);
+    status.value_bytes = values::total_bytes(&transition.journal, &status);
     set_progress_conditions(&mut status, workflow, transition, overdue, now);
     status
 }
@@ -203,7 +203,7 @@ mod tests {
         workflow.status = Some(first.clone());
         let again = after(&workflow, &run.plan, &run.transition, overdue, start());
         assert_eq!(first, again, "the same turn is said once");
-        (first, apart(&run.transition))
+        (first, separate_results(&run.transition))
     }
 
     fn condition_of(status: &WorkflowStatus, kind: &str) -> Option<(bool, String, String)> {

@@ -20,7 +20,7 @@ use signoff_cluster::{
 use signoff_engine::{
     JournalLimits, Plan, Transition,
     journal::{NewSegment, values},
-    status::apart,
+    status::separate_results,
 };
 use signoff_executor::blobs::BlobError;
 
@@ -77,9 +77,9 @@ pub(super) async fn store(
         return Err(Error::conflict(format!("the quota for long values of namespace {}", seen.name.namespace)));
     };
     // The values to which the stored journal refers were stored before it.
-    let known = values::stored(&seen.journal, &seen.status);
+    let known = values::stored_values(&seen.journal, &seen.status);
     let segments = folded.iter().map(|segment| (segment.digest.clone(), segment.text.clone()));
-    let values_to_store = transition.blobs.iter().cloned().chain(apart(transition)).chain(segments);
+    let values_to_store = transition.blobs.iter().cloned().chain(separate_results(transition)).chain(segments);
     for (digest, text) in values_to_store.filter(|(digest, _)| !known.contains_key(digest)) {
         let failed = |source| Error::Blob { object: seen.name.as_a::<Workflow>(), source };
         if let Some(name) = context.values.blobs.put(&owner, digest.as_str(), text.into()).await.map_err(failed)? {

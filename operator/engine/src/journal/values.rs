@@ -34,7 +34,7 @@ impl Default for ValueLimits {
 
 impl ValueLimits {
     /// Returns the reason why the values of a run exceed a limit with this total size, or `None`.
-    fn refuse(&self, bytes: u64) -> Option<String> {
+    fn exceeded_limit(&self, bytes: u64) -> Option<String> {
         let Self { of_run, left_in_namespace } = *self;
         if bytes > of_run {
             return Some(format!(
@@ -88,7 +88,7 @@ impl References {
         }
         let bytes = added.values().fold(self.bytes, |sum, size| sum.saturating_add(*size));
         // A lower limit does not remove existing values.
-        if bytes == self.bytes { Ok(()) } else { self.limits.refuse(bytes).map_or(Ok(()), Err) }
+        if bytes == self.bytes { Ok(()) } else { self.limits.exceeded_limit(bytes).map_or(Ok(()), Err) }
     }
 }
 
@@ -100,7 +100,7 @@ fn references_of_record(record: &StepRecord) -> impl Iterator<Item = &BlobRef> {
 
 /// Returns the stored values that the journal or the status of a run refers to.
 #[must_use]
-pub fn stored(journal: &Journal, status: &WorkflowStatus) -> BTreeMap<Digest, u64> {
+pub fn stored_values(journal: &Journal, status: &WorkflowStatus) -> BTreeMap<Digest, u64> {
     let mut all = References::of(journal, ValueLimits::default());
     let results = status.outputs_ref.iter().chain(status.artifacts.iter().map(|file| &file.content));
     results.for_each(|reference| all.add(&reference.digest, reference.size));
@@ -109,8 +109,8 @@ pub fn stored(journal: &Journal, status: &WorkflowStatus) -> BTreeMap<Digest, u6
 
 /// Returns the total size of the stored values of a run in bytes, or `None` without values.
 #[must_use]
-pub fn bytes(journal: &Journal, status: &WorkflowStatus) -> Option<i64> {
-    let sum = stored(journal, status).values().fold(0_u64, |sum, size| sum.saturating_add(*size));
+pub fn total_bytes(journal: &Journal, status: &WorkflowStatus) -> Option<i64> {
+    let sum = stored_values(journal, status).values().fold(0_u64, |sum, size| sum.saturating_add(*size));
     (sum > 0).then(|| i64::try_from(sum).unwrap_or(i64::MAX))
 }
 

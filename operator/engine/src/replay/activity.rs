@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
             Ok(Start::Immediate(_)) if let Some(why) = self.plan.refuses_text(&key.path) => {
                 self.fail(&mut state, &mut record, FailureClass::NotAllowed, &why);
             }
-            Ok(Start::Immediate(response)) if let Err(why) = state.has_room_for(&response) => {
+            Ok(Start::Immediate(response)) if let Err(why) = state.check_fits(&response) => {
                 self.fail(&mut state, &mut record, FailureClass::TooLarge, &why);
             }
             Ok(Start::Immediate(response)) => {

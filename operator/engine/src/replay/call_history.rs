@@ -98,7 +98,7 @@ impl CallHistory {
     }
 
     /// Returns the path and attempt of each call that ran a step with an input.
-    pub(crate) fn equal(&self, step: &str, input: &Digest) -> Vec<RecordKey> {
+    pub(crate) fn equal_calls(&self, step: &str, input: &Digest) -> Vec<RecordKey> {
         self.equal.borrow().get(&(step.to_owned(), input.clone())).cloned().unwrap_or_default()
     }
 

@@ -142,7 +142,7 @@ impl<'a> Run<'a> {
         RecordPath::new(path).at_visit(self.visits.borrow().get(path).copied().unwrap_or(0) + 1).into()
     }
 
-    /// Waits until `make` has all values that it reads, and returns its result.
+    /// Waits until all values that `make` reads are fetched, and returns its result.
     pub(crate) async fn render<T>(&self, make: impl Fn() -> Result<T, RenderError>) -> Result<T, String> {
         poll_fn(|_| match make() {
             Ok(rendered) => Poll::Ready(Ok(rendered)),
@@ -162,7 +162,7 @@ impl<'a> Run<'a> {
         children
     }
 
-    /// Returns a stored text: inline, or from the blob store.
+    /// Returns a stored text: inline, or from the blob store. Notes that a value was read, and requests a missing blob.
     ///
     /// # Errors
     /// [`RenderError::Missing`] if the blob has to be fetched first.
@@ -173,7 +173,7 @@ impl<'a> Run<'a> {
     ) -> Result<Option<String>, RenderError> {
         self.record_value_read();
         match (inline, reference) {
-            (Some(value), _) => Ok(Some(plain(value))),
+            (Some(value), _) => Ok(Some(to_text(value))),
             (None, None) => Ok(None),
             (None, Some(reference)) => {
                 let mut state = self.state.borrow_mut();
@@ -193,6 +193,6 @@ pub(super) fn is_call(kind: StepKind) -> bool {
     matches!(kind, StepKind::Agent | StepKind::Pod | StepKind::Http | StepKind::Mcp)
 }
 
-fn plain(value: &Json) -> String {
+fn to_text(value: &Json) -> String {
     value.0.as_str().map_or_else(|| value.0.to_string(), str::to_owned)
 }

@@ -24,7 +24,7 @@ use crate::{
 
 pub(crate) use crate::journal::within;
 pub(crate) use step_scope::{RecordNamespace, StepScope, all};
-use views::hitl;
+use views::hitl_view;
 pub(crate) use views::{decision, has_answer, response, response_text, verdict_text, view};
 
 /// A record that a step sees.
@@ -89,13 +89,13 @@ impl RequestedNames<'_> {
 }
 
 /// Returns the scope for the input of a step that began at `seq`, or for the prompt and the context of a gate.
-pub(crate) fn at<'a>(
+pub(crate) fn of_step<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     seq: Seq,
 ) -> Result<Scope, RenderError> {
-    with_vars(run, step_scope, step, &rendered_references(run, step), seq)
+    scope_with_vars(run, step_scope, step, &rendered_references(run, step), seq)
 }
 
 /// Returns the scope for the conditions of a step that began at `seq`.
@@ -108,10 +108,10 @@ pub(crate) fn of_conditions<'a>(
     let conditions = step.skip_if.iter().chain(&step.only_if);
     let mut wanted: BTreeSet<Reference> = conditions.flat_map(|condition| condition.references()).collect();
     wanted.extend(references_of_vars(step));
-    with_vars(run, step_scope, step, &wanted, seq)
+    scope_with_vars(run, step_scope, step, &wanted, seq)
 }
 
-fn with_vars<'a>(
+fn scope_with_vars<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
@@ -130,7 +130,8 @@ fn with_vars<'a>(
     Ok(scope)
 }
 
-/// Returns a scope with the values of the given references as of `seq`, without the variables of a step.
+/// Returns a scope with the values that the references name, as of `seq`, without the variables of a step. Notes if
+/// values that the author did not write are read.
 pub(crate) fn general<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -182,7 +183,7 @@ fn set_newest<'a>(
     if wanted.root("hitl") || wanted.root("hitl_response") {
         let (decided, text) = match step_scope.newest_where(run, seq, |record| record.kind == StepKind::Hitl) {
             Some(gate) => {
-                let decided = hitl(run, step_scope, &gate, &|field| wanted.reads("hitl", &[PathPart::field(field)]))?;
+                let decided = hitl_view(run, step_scope, &gate, &|field| wanted.reads("hitl", &[PathPart::field(field)]))?;
                 let text = run.origins.note_if(wanted.root("hitl_response"), || response(run, step_scope, &gate, seq));
                 (decided, text?.0)
             }

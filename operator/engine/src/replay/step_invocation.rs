@@ -99,7 +99,7 @@ impl<'a> StepInvocation<'a> {
 
     /// Returns the values that the templates of an attempt started at `seq` can use.
     pub(crate) fn scope(&self, run: &Run<'a>, seq: Seq) -> Result<Scope, RenderError> {
-        scope::at(run, &self.step_scope, self.step, self.visible_before(run, seq))
+        scope::of_step(run, &self.step_scope, self.step, self.visible_before(run, seq))
     }
 }
 

@@ -6,7 +6,7 @@ use signoff_api::turn::OpaqueParts;
 
 use crate::transition::{Message, Role, ToolCall};
 
-/// The maximum size of the earlier conversation in a request, in bytes. The oldest turns are dropped first.
+/// The maximum size of the earlier conversation in a request to a model, in bytes. The oldest turns are dropped first.
 pub(crate) const MEMORY: usize = 256 * 1024;
 /// The beginning of the message in place of turns that are left out.
 const LEFT_OUT: &str = "[the oldest ";

@@ -63,6 +63,7 @@ impl TransitionState {
         }
     }
 
+    /// Sets the time of the next evaluation, unless an earlier time is set.
     pub(super) fn wake(&mut self, at: Moment) {
         self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
     }
@@ -70,18 +71,18 @@ impl TransitionState {
 
 impl TransitionState {
     /// Checks that a text can be stored, inline or as a blob.
-    pub(crate) fn has_room_for(&self, value: &str) -> Result<(), String> {
+    pub(crate) fn check_fits(&self, value: &str) -> Result<(), String> {
         if self.is_inline(value) { Ok(()) } else { self.values.check_fit([value]) }
     }
 
     /// Checks that a response can be stored with the parts that only its provider can read.
-    pub(crate) fn can_store_turn(&self, response: &str, opaque: Option<&str>) -> Result<(), String> {
+    pub(crate) fn check_turn_fits(&self, response: &str, opaque: Option<&str>) -> Result<(), String> {
         let long = Some(response).filter(|response| !self.is_inline(response));
         self.values.check_fit(long.into_iter().chain(opaque))
     }
 
     /// Checks that all given texts together can be stored as blobs.
-    pub(crate) fn can_store<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
+    pub(crate) fn check_blobs_fit<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
         self.values.check_fit(values)
     }
 
@@ -99,12 +100,12 @@ impl TransitionState {
         }
     }
 
-    /// Stores the end of a container's output inline, and a longer output also as a blob if the limits of the run allow
-    /// that.
+    /// Stores the end of a container's output inline. Stores the whole of a longer output also as a blob, if the limits
+    /// of the run allow a further value. Returns `None` for an empty output.
     pub(crate) fn store_log(&mut self, whole: &str) -> Option<StepLog> {
         let whole = text::clean(whole);
         let tail = text::last(&whole, INLINE);
-        let ref_ = (tail.len() < whole.len() && self.can_store([&*whole]).is_ok()).then(|| self.store_blob(&whole));
+        let ref_ = (tail.len() < whole.len() && self.check_blobs_fit([&*whole]).is_ok()).then(|| self.store_blob(&whole));
         (!whole.is_empty()).then(|| StepLog { tail: tail.to_owned(), ref_ })
     }
 

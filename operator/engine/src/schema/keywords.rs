@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 type Compiled<'a> = Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>>;
 
 /// Compiles `multipleOf`.
-pub(super) fn multiple_of<'a>(_: &'a Map<String, Value>, divisor: &'a Value, _: Location) -> Compiled<'a> {
+pub(super) fn compile_multiple_of<'a>(_: &'a Map<String, Value>, divisor: &'a Value, _: Location) -> Compiled<'a> {
     match divisor.as_number().and_then(Decimal::of) {
         Some(divisor) if divisor.digits > 0 => Ok(Box::new(MultipleOf(divisor))),
         _ => Err(ValidationError::custom("multipleOf is a number above 0")),
@@ -17,7 +17,7 @@ pub(super) fn multiple_of<'a>(_: &'a Map<String, Value>, divisor: &'a Value, _: 
 }
 
 /// Compiles `uniqueItems`.
-pub(super) fn unique_items<'a>(_: &'a Map<String, Value>, wanted: &'a Value, _: Location) -> Compiled<'a> {
+pub(super) fn compile_unique_items<'a>(_: &'a Map<String, Value>, wanted: &'a Value, _: Location) -> Compiled<'a> {
     Ok(Box::new(UniqueItems { wanted: *wanted == Value::Bool(true) }))
 }
 

@@ -82,7 +82,7 @@ impl DecidedGate {
     /// Returns the edit in which this decision replaced a text.
     pub(crate) async fn edit_of(&self, run: &Run<'_>, replaced: &str) -> Result<Edit, EarlyEnd> {
         let outcome = self.full_outcome(run).await?;
-        Ok(editors::edit(&self.record, &outcome, &self.gate, Digest::of_bytes(replaced.as_bytes())))
+        Ok(editors::edit_by_gate(&self.record, &outcome, &self.gate, Digest::of_bytes(replaced.as_bytes())))
     }
 
     /// Returns the decision with the long texts that are stored as blobs.
@@ -231,7 +231,7 @@ fn ask<'a>(
         texts => texts,
     };
     let origins = shown.iter().fold(origins, |origins, subject| origins.and(&subject.origins));
-    let (edits, cut) = editors::of_origins(run, origins)?;
+    let (edits, cut) = editors::edits_of_origins(run, origins)?;
     let exclusions = exclusions::exclusions(run, step, gate, &edits, (&key.path, seq))?;
     match (exclusions::exclusion_error(step, gate, &exclusions), &gate.subject) {
         // The agent receives the reason.

@@ -166,7 +166,7 @@ pub(crate) fn render_texts<'a>(
     seq: Seq,
     reviewed: Option<&ReviewSubject>,
 ) -> Result<RequestTexts, RenderError> {
-    let scope = scope::at(run, step_scope, step, seq)?;
+    let scope = scope::of_step(run, step_scope, step, seq)?;
     let call = reviewed.and_then(|reviewed| reviewed.call.as_deref());
     let mut prompt =
         render_joined(&scope, [&gate.prompt].into_iter().chain(gate.merged.iter().map(|(prompt, _)| prompt)))?;
@@ -247,7 +247,7 @@ pub(crate) fn ask(
         return Err(RenderError::Invalid(why));
     }
     let mut state = run.state.borrow_mut();
-    state.can_store(wholes()).map_err(RenderError::Invalid)?;
+    state.check_blobs_fit(wholes()).map_err(RenderError::Invalid)?;
     let context_ref = whole_context.map(|text| state.store_blob(text));
     let review_ref = whole_review.map(|text| state.store_blob(text));
     let sent_ref = whole_sent.map(|text| state.store_blob(text));

@@ -151,7 +151,7 @@ impl Run {
         }
         if self.session.workflow.status.as_ref() != Some(&next) {
             let (blobs, owner) = (self.session.blobs(), self.session.owner());
-            for (digest, text) in transition.blobs.iter().cloned().chain(status::apart(transition)) {
+            for (digest, text) in transition.blobs.iter().cloned().chain(status::separate_results(transition)) {
                 blobs.put(&owner, digest.as_str(), text.into()).await?;
             }
             self.session.commit(next)?;

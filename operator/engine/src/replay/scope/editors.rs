@@ -36,7 +36,7 @@ const RECORD_COST: usize = 64;
 const NAME: usize = 95;
 
 /// Returns the edit by which a gate replaced a value. `original` is the digest of the text that the gate reviewed.
-pub(crate) fn edit(record: &StepRecord, outcome: &Outcome, gate: &str, original: Digest) -> Edit {
+pub(crate) fn edit_by_gate(record: &StepRecord, outcome: &Outcome, gate: &str, original: Digest) -> Edit {
     Edit {
         by: outcome.decided_by.clone(),
         gate: gate.chars().take(NAME).collect(),
@@ -73,7 +73,7 @@ pub(super) fn note_response<'a>(
         let planned = visible.step.output.as_ref().and_then(|output| output.gate.as_deref());
         let name = planned.map_or(".output", |gate| gate.name.as_str());
         let original = Digest::of_bytes(before.as_bytes());
-        run.origins.note_edits(&[edit(gate, &views::decision(run, gate)?, name, original)]);
+        run.origins.note_edits(&[edit_by_gate(gate, &views::decision(run, gate)?, name, original)]);
     }
     let reviewers = step_scope.reviewers(run, visible, seq);
     if children.answered(record).is_cut() && children.replaced_by(visible.step).is_none() && reviewers.is_empty() {
@@ -101,7 +101,7 @@ pub(super) fn note_gate<'a>(
         _ => None,
     };
     let original = original.unwrap_or_else(no_original);
-    run.origins.note_edits(&[edit(record, &views::decision(run, record)?, parts(&record.path).0, original)]);
+    run.origins.note_edits(&[edit_by_gate(record, &views::decision(run, record)?, parts(&record.path).0, original)]);
     Ok(())
 }
 
@@ -121,7 +121,7 @@ fn reviewed_digest<'a>(
 
 /// Returns the edits of a value with these origins, newest first, and the paths of the steps whose answers were cut.
 /// The origins of rendered texts are included; each text is followed once.
-pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edit>, BTreeSet<String>), RenderError> {
+pub(crate) fn edits_of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edit>, BTreeSet<String>), RenderError> {
     let mut followed = BTreeSet::new();
     let mut texts: Vec<RecordKey> = origins.take_texts().into_iter().collect();
     while let Some(text) = texts.pop() {
@@ -133,7 +133,7 @@ pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edi
         let records = run.state.borrow().journal.records().len();
         budget::charge(records.saturating_mul(RECORD_COST))
             .map_err(|stopped| RenderError::Invalid(stopped.to_string()))?;
-        origins.extend(&*of_text(run, &text)?);
+        origins.extend(&*origins_of_text(run, &text)?);
         texts.extend(origins.take_texts());
         followed.insert(text);
     }
@@ -144,7 +144,7 @@ pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edi
 }
 
 /// Returns the origins of a rendered text: the edit of its template by people, or the values that the template read.
-fn of_text(run: &Run<'_>, text: &RecordKey) -> Result<Rc<Origins>, RenderError> {
+fn origins_of_text(run: &Run<'_>, text: &RecordKey) -> Result<Rc<Origins>, RenderError> {
     if let Some(known) = run.origins_of_texts.borrow().get(text) {
         return Ok(Rc::clone(known));
     }
@@ -152,14 +152,14 @@ fn of_text(run: &Run<'_>, text: &RecordKey) -> Result<Rc<Origins>, RenderError> 
     let began = run.state.borrow().journal.get(&text.0, text.1).map(|record| record.seq);
     let origins = match invocation.zip(began) {
         Some((invocation, began)) => {
-            let seen = invocation.visible_before(run, began);
+            let visible_before = invocation.visible_before(run, began);
             run.origins.collect_only(|| {
                 run.origins.note_edits(&invocation.overrides.edits);
                 if invocation.overrides.parameters.contains_key("value") {
                     return Ok(());
                 }
                 let wanted = rendered_references(run, invocation.step);
-                general(run, &invocation.step_scope, &wanted, seen).map(drop)
+                general(run, &invocation.step_scope, &wanted, visible_before).map(drop)
             })?
         }
         None => Origins::default(),
@@ -170,7 +170,7 @@ fn of_text(run: &Run<'_>, text: &RecordKey) -> Result<Rc<Origins>, RenderError> 
 }
 
 /// Returns the edits of the arguments of the call at a path, newest first.
-pub(crate) fn of_call(run: &Run<'_>, path: &str, seq: Seq) -> Result<Vec<Edit>, RenderError> {
+pub(crate) fn edits_of_call(run: &Run<'_>, path: &str, seq: Seq) -> Result<Vec<Edit>, RenderError> {
     let gates = run.call_history().modified_at(&RecordPath::new(path).gate());
     let decided = gates.iter().filter(|gate| gate.done.is_some_and(|done| done < seq));
     let edits = decided.map(|gate| {
@@ -178,7 +178,7 @@ pub(crate) fn of_call(run: &Run<'_>, path: &str, seq: Seq) -> Result<Vec<Edit>, 
         let arguments =
             gate.facts.get("arguments").and_then(|digest| serde_json::from_value(digest.as_str().into()).ok());
         let original = arguments.unwrap_or_else(no_original);
-        Ok(edit(gate, &views::decision(run, gate)?, &gate_names(run, gate), original))
+        Ok(edit_by_gate(gate, &views::decision(run, gate)?, &gate_names(run, gate), original))
     });
     super::all(edits.collect())
 }

@@ -16,7 +16,8 @@ use crate::{
     replay::run::{RenderError, Run},
 };
 
-/// Returns the response of a record as later steps see it, and the original if a person replaced it.
+/// Returns the response of a record as later steps see the response, and the original if a person replaced it. Notes
+/// the origins of the response.
 ///
 /// A person can replace the response at a gate that reviews the step or its output, and an agent can answer again after
 /// an invalid answer. The newest response counts. A discarded response does not count.
@@ -46,7 +47,7 @@ pub(crate) fn response<'a>(
     }
     if let Some(gate) = step_scope.reviewers(run, visible, seq).pop() {
         original = original.or(Some(current));
-        current = replacement(run, &gate)?;
+        current = replaced_response(run, &gate)?;
     }
     Ok((current, original))
 }
@@ -155,7 +156,8 @@ pub(crate) fn decision(run: &Run<'_>, record: &StepRecord) -> Result<Outcome, Re
     }
 }
 
-/// Returns the value of `steps.<name>`. `is_read` says whether a template reads a field of it.
+/// Returns the value of `steps.<name>`, and notes the origins of the fields that a template reads. `is_read` says
+/// whether a template reads a field.
 pub(crate) fn view<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -166,18 +168,18 @@ pub(crate) fn view<'a>(
     let record = &visible.record;
     let is_response_read = is_read("response") || is_read("original");
     let (response, original) = run.origins.note_if(is_response_read, || response(run, step_scope, visible, seq))?;
-    let of_gate = if record.kind == StepKind::Hitl { hitl(run, step_scope, visible, is_read)? } else { no_decision() };
+    let of_gate = if record.kind == StepKind::Hitl { hitl_view(run, step_scope, visible, is_read)? } else { no_decision() };
     if run.origins.are_only_noted() {
         return Ok(Value::Null);
     }
     let children = ChildRecords::of(run, record, seq);
     let settled = children.accepted(record);
     let number = |fact: &str| record.facts.get(fact).and_then(|number| number.parse::<i64>().ok());
-    let left_out = settled.phase != StepPhase::Succeeded && children.is_skipped();
+    let was_skipped = settled.phase != StepPhase::Succeeded && children.is_skipped();
     let mut view = json!({
         "name": visible.step.name,
         "type": record.kind.name(),
-        "status": if left_out { "skipped" } else { status(settled.phase) },
+        "status": if was_skipped { "skipped" } else { status(settled.phase) },
         "response": response,
         "original": original,
         "error": settled.error.as_ref().map(|e| e.message.clone()),
@@ -193,8 +195,9 @@ pub(crate) fn view<'a>(
     Ok(view)
 }
 
-/// Returns the value of `hitl`. `is_read` says whether a template reads a field of it.
-pub(super) fn hitl<'a>(
+/// Returns the value of `hitl`, and notes the edits in the fields that a template reads. `is_read` says whether a
+/// template reads a field.
+pub(super) fn hitl_view<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     gate: &VisibleRecord<'a>,
@@ -251,7 +254,7 @@ pub(super) fn verdict(record: &StepRecord) -> Option<Verdict> {
 }
 
 /// Returns the response by which a person replaced a value.
-fn replacement(run: &Run<'_>, gate: &StepRecord) -> Result<Value, RenderError> {
+fn replaced_response(run: &Run<'_>, gate: &StepRecord) -> Result<Value, RenderError> {
     let decision = decision(run, gate)?;
     Ok(decision.parameters.and_then(|p| p.0.get("response").cloned()).unwrap_or(Value::Null))
 }

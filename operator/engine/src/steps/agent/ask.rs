@@ -63,7 +63,7 @@ pub(super) async fn ask<'a>(
             let facts = vec![(FACT_GATES, places(&group)), (FACT_STOPS, stops_on_reject(&step).to_string())];
             let subject = shown::call_review(run, turn, at, site, proposal, &group, seq)?.with_facts(facts);
             let mut origins = Origins::default();
-            editors::of_call(run, &site.path, seq)?.into_iter().for_each(|edit| origins.add_edit(edit));
+            editors::edits_of_call(run, &site.path, seq)?.into_iter().for_each(|edit| origins.add_edit(edit));
             Ok(Some(subject.made_of(origins)))
         };
         let (decided, outcome) = match decide_once(run, &site.scope, &step, &base, &subject).await? {

@@ -81,7 +81,7 @@ impl EqualCalls {
     /// Whether an equal call is in flight.
     pub(super) fn is_in_flight(&self, run: &Run<'_>) -> bool {
         let state = run.state.borrow();
-        let keys = run.call_history().equal(&self.step, &self.input);
+        let keys = run.call_history().equal_calls(&self.step, &self.input);
         let mut records = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt));
         records.any(|record| self.counts(record) && !record.phase.is_end())
     }
@@ -130,7 +130,7 @@ impl EqualCalls {
         search: impl FnOnce(&mut dyn Iterator<Item = &StepRecord>) -> T,
     ) -> T {
         let state = run.state.borrow();
-        let keys = run.call_history().equal(&self.step, &self.input);
+        let keys = run.call_history().equal_calls(&self.step, &self.input);
         let records = keys.iter().filter_map(|(path, attempt)| state.journal.get(path, *attempt));
         let mut made = records.filter(|record| {
             self.counts(record) && may_have_effect(record) && record.done.is_some_and(|done| done < seq)

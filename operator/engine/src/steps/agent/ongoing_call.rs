@@ -304,7 +304,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         let (tool, needs_people) = (self.tool, cleared.needs_people());
         let (call, given) = (CallOfTurn::of(self.turn, self.at, site), Some(shown::given(&self.arguments)));
         let describe = move |run: &Run<'a>, seq: Seq| {
-            run.origins.note_edits(&editors::of_call(run, &call.path, Seq::END)?);
+            run.origins.note_edits(&editors::edits_of_call(run, &call.path, Seq::END)?);
             shown::describe_at_step(run, &call, tool, &proposal, (needs_people, seq))
         };
         let step_scope = StepScope { call: Some(Rc::new(describe)), given, ..site.scope.clone() };
@@ -362,7 +362,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         let scope = StepScope { limit, arguments, ..own };
         scope.with_vars(move |run, wanted, _, scope| {
             if wanted.root("args") {
-                run.origins.note_edits(&editors::of_call(run, &call, Seq::END)?);
+                run.origins.note_edits(&editors::edits_of_call(run, &call, Seq::END)?);
             }
             scope.set("args", args.clone());
             scope.set("tool", json!(tool.name));
