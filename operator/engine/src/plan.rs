@@ -109,7 +109,7 @@ pub struct Plan {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) created: String,
-    /// The number of runs in the chain of runs that started this run; 0 for a run that no run started.
+    /// The number of runs before this run, in the chain in which each run started the next; 0 if no run started it.
     pub(crate) depth: u32,
     pub(crate) requested_by: String,
     pub(crate) requested_for: Option<String>,

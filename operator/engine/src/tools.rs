@@ -59,7 +59,7 @@ pub fn asks_about_server_tool(gate: &Gate, tool: &str, effects: Option<Effects>,
 }
 
 fn asks_about(gate: &Gate, tool: &RuledTool<'_>) -> bool {
-    let rules = presets::expanded(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));
+    let rules = presets::expand(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));
     rules.map(|(_, rule)| rule).any(|rule| rule.reason(tool).is_some())
 }
 
@@ -67,7 +67,7 @@ fn asks_about(gate: &Gate, tool: &RuledTool<'_>) -> bool {
 /// have no pin. Conditions are ignored.
 #[must_use]
 pub fn asks_about_server(gate: &Gate, server: &str) -> bool {
-    let rules = presets::expanded(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));
+    let rules = presets::expand(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));
     rules.map(|(_, rule)| rule).any(|rule| rule.asks_about_changes_of(server))
 }
 

@@ -369,7 +369,7 @@ pub struct PodCall {
 }
 
 /// One HTTP request, rendered, as people approve it: its digest covers the names of Secrets, and no value. The executor
-/// makes an `HttpRequest` of it, which also serves calls that nobody approves.
+/// makes an `HttpRequest` from this call. Requests that need no approval are `HttpRequest`s too.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct HttpCall {
     /// The method: `GET`, `POST`, …
@@ -477,7 +477,7 @@ pub struct McpToolCall {
     /// The recorded definition with the schema of the arguments, as people see it. Its digest is `definition`.
     #[serde(skip)]
     pub described: Arc<Map<String, Value>>,
-    /// The number of runs that started one another before this one.
+    /// The number of runs before the calling run, in the chain in which each run started the next.
     #[serde(skip)]
     pub depth: u32,
 }

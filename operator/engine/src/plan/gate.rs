@@ -85,7 +85,7 @@ impl Validator<'_> {
     fn check_excluded_gates(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) {
         let plan = context.plan;
         let of_steps = plan.spec.steps.iter().filter(|step| step.hitl.is_some()).map(|step| step.name.clone());
-        let parts = plan.spec.gates.iter().flat_map(|gate| presets::expanded(gate, true));
+        let parts = plan.spec.gates.iter().flat_map(|gate| presets::expand(gate, true));
         let of_policies = plan.added.iter().map(|added| added.step.name.clone());
         let known: Vec<String> = of_steps.chain(parts.map(|gate| gate.name.clone())).chain(of_policies).collect();
         for (at, name) in hitl.exclude_deciders.iter().enumerate() {

@@ -22,7 +22,7 @@ use super::{
 
 use crate::{
     gate::subject::GateSubject,
-    tools::{presets::expanded, rule::CallRule},
+    tools::{presets::expand, rule::CallRule},
 };
 
 /// The default number of attempts after which people are asked.
@@ -59,7 +59,7 @@ impl<'a> Gates<'a> {
             .iter()
             .enumerate()
             .map(field)
-            .flat_map(|(field, gate)| expanded(gate, plans).into_iter().map(move |gate| (field.clone(), gate)));
+            .flat_map(|(field, gate)| expand(gate, plans).into_iter().map(move |gate| (field.clone(), gate)));
         let list = list.collect();
         Self {
             list,

@@ -1,6 +1,7 @@
 //! Schemas that report which number of a value they read, if the value has a number that cannot be read exactly.
 //!
-//! A keyword of our own precedes the keywords that read numbers. Values without such a number are validated without it.
+//! A keyword of our own precedes the keywords that read numbers. Values without such a number are validated without
+//! our keyword.
 
 use std::sync::{
     Arc,
@@ -62,7 +63,7 @@ fn with_keyword(schema: &Value) -> Value {
         Value::Array(items) => items.iter().map(with_keyword).collect(),
         Value::Object(fields) => {
             let is_read = |name: &str| READ_VALUES.contains(&name) || READ_NUMBERS.contains(&name);
-            let mut with: Map<String, Value> =
+            let mut extended: Map<String, Value> =
                 fields.iter().map(|(name, value)| (name.clone(), of_keyword(name, value))).collect();
             let reading: Map<String, Value> = fields
                 .iter()
@@ -73,14 +74,14 @@ fn with_keyword(schema: &Value) -> Value {
                 // Our keyword comes before the keywords that read numbers, so that it sees each number first.
                 let whole = READ_VALUES.iter().any(|name| reading.contains_key(*name));
                 let first = Map::from_iter([(EXACT.to_owned(), whole.into())]);
-                with.retain(|name, _| !is_read(name));
-                let all_of = with.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
+                extended.retain(|name, _| !is_read(name));
+                let all_of = extended.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
                 all_of
                     .as_array_mut()
                     .into_iter()
                     .for_each(|schemas| schemas.extend([first.clone().into(), reading.clone().into()]));
             }
-            Value::Object(with)
+            Value::Object(extended)
         }
         other => other.clone(),
     }

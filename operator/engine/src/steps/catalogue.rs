@@ -51,7 +51,7 @@ impl<'a> Offered<'a> {
 
 /// Returns the number of the journal as of which an attempt that begins at `seq` reads the catalogue: that of the
 /// request at its gate, or that of the proposal of a tool's call, so that what runs is what people saw.
-pub(super) fn known_before(invocation: &StepInvocation<'_>, seq: Seq) -> Seq {
+pub(super) fn catalogue_seq(invocation: &StepInvocation<'_>, seq: Seq) -> Seq {
     let is_call = invocation.step.is_tool() && !invocation.step.is_agent();
     let asked = if is_call { invocation.first_asked } else { invocation.last_asked };
     asked.unwrap_or(seq)
@@ -67,7 +67,7 @@ pub(super) fn tools_before<'a>(run: &Run<'a>, server: &str, seq: Seq) -> Result<
     tools_of(run, planned, &record).map(Some)
 }
 
-/// Returns the tools of a recorded catalogue.
+/// Returns the tools of a recorded catalogue, planned once and cached in the plan.
 fn tools_of<'a>(run: &Run<'a>, server: &'a PlannedServer, record: &StepRecord) -> Result<&'a ServerTools, RenderError> {
     let digest = match &record.response_ref {
         Some(reference) => reference.digest.clone(),
@@ -123,6 +123,8 @@ pub(super) async fn read_catalogues<'a>(
     None
 }
 
+/// Waits until the catalogue of a server is read. Requests a missing or outdated one, and repeats a failed request once
+/// an attempt at a step has failed with its error.
 async fn read_catalogue<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -155,7 +157,7 @@ async fn read_catalogue<'a>(
                 }
             }
             (Some(visit), Some(last)) => {
-                let why = cannot_be_listed(server, &last);
+                let why = listing_error(server, &last);
                 if !has_failed_attempt(run, &last, &why) {
                     return Err(why);
                 }
@@ -175,12 +177,12 @@ fn was_canceled(record: &StepRecord) -> bool {
 
 /// Returns the request for the tools of a server.
 fn catalogue_request(server: &PlannedServer, key: &ActivityKey) -> Call {
-    let content = of_server(server, McpRequest::Catalogue { only: server.spec.only.clone() });
+    let content = request_to_server(server, McpRequest::Catalogue { only: server.spec.only.clone() });
     Call { path: key.path.clone(), attempt: key.attempt, idempotent: true, timeout: TIMEOUT, content }
 }
 
 /// Returns a request to a server with its URL and its key.
-pub(super) fn of_server(server: &PlannedServer, request: McpRequest) -> CallContent {
+pub(super) fn request_to_server(server: &PlannedServer, request: McpRequest) -> CallContent {
     CallContent::Mcp(Box::new(McpCall {
         server: server.spec.name.clone(),
         url: server.spec.url.clone(),
@@ -192,7 +194,7 @@ pub(super) fn of_server(server: &PlannedServer, request: McpRequest) -> CallCont
 }
 
 /// Returns the error of an attempt whose catalogue could not be read.
-fn cannot_be_listed(server: &str, failed: &StepRecord) -> StepError {
+fn listing_error(server: &str, failed: &StepRecord) -> StepError {
     let why = failed.error.clone().unwrap_or_else(|| error(FailureClass::Failed, "the request failed"));
     let message = format!("the tools of the server {server} cannot be listed: {}", why.message);
     StepError { message: signoff_expr::text::display(&message, 1000), ..why }

@@ -28,7 +28,7 @@ use crate::{
 const FEEDBACK: (usize, usize) = (16, 2000);
 
 /// Renders the call of the model for one turn, from the values as of `seq`.
-pub(super) fn call<'a>(
+pub(super) fn render_call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     planned: &PlannedAgentStep,
@@ -39,7 +39,7 @@ pub(super) fn call<'a>(
         return Err(RenderError::Invalid(format!("no agent is named {}", planned.agent)));
     };
     let scope = invocation.scope(run, seq)?;
-    let tools = match catalogue::offered_tools(run, agent, catalogue::known_before(invocation, seq))? {
+    let tools = match catalogue::offered_tools(run, agent, catalogue::catalogue_seq(invocation, seq))? {
         Ok(tools) => tools,
         Err(why) => return Ok(Start::Failed(why)),
     };
@@ -56,8 +56,8 @@ pub(super) fn call<'a>(
         remembered_messages(run, &past, &decided, MEMORY.saturating_sub(turn::bytes(&invocation.turns)))?
     };
     let since = past.last().map_or(Seq::NONE, |past| past.began);
-    let said = feedback_lines(run, &invocation.step_scope, &decided, since, seq)?;
-    messages.push(Message::text(Role::User, render_prompt(run, invocation, seq, &said)?));
+    let feedback = feedback_lines(run, &invocation.step_scope, &decided, since, seq)?;
+    messages.push(Message::text(Role::User, render_prompt(run, invocation, seq, &feedback)?));
     turn::push(&mut messages, &invocation.turns);
     turn::make_ids_unique(&mut messages);
     Ok(Start::Call(Call {
@@ -74,7 +74,7 @@ pub(super) fn call<'a>(
             messages,
             temperature: agent.spec.temperature,
             max_tokens: agent.spec.max_tokens,
-            tools: if invocation.without_tools { Vec::new() } else { turn::offers(&tools) },
+            tools: if invocation.without_tools { Vec::new() } else { turn::to_offers(&tools) },
             price: agent.spec.price.clone(),
         })),
     }))

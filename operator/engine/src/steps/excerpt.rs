@@ -54,7 +54,7 @@ impl Fields {
     }
 
     /// Renders all fields as YAML.
-    pub(crate) fn whole(&self) -> String {
+    pub(crate) fn to_yaml(&self) -> String {
         as_yaml(&self.list)
     }
 

@@ -38,21 +38,21 @@ pub(super) fn gate_names(step: &PlannedStep, gate: &PlannedGate) -> String {
 
 /// Returns the people whom a gate excludes because of earlier decisions, each once. `edits` are the changes to the
 /// reviewed text, and `path` is that of the gate's record.
-pub(super) fn exclusions(
+pub(super) fn find_exclusions(
     run: &Run<'_>,
     step: &PlannedStep,
     gate: &PlannedGate,
     edits: &[Edit],
     (path, seq): (&str, Seq),
 ) -> Result<Vec<Exclusion>, RenderError> {
-    let mut found = BTreeSet::new();
+    let mut exclusions = BTreeSet::new();
     if gate.excludes_editors {
         for edit in edits {
             let record = run.state.borrow().journal.get(&edit.path, 1).cloned();
             let Some(record) = record else { continue };
             let outcome = scope::decision(run, &record)?;
             let of_edit = |user: &String| Exclusion { user: user.clone(), gate: edit.gate.clone(), edited: Some(true) };
-            found.extend(outcome.actors().map(of_edit));
+            exclusions.extend(outcome.actors().map(of_edit));
         }
     }
     let own = (step.name.as_str(), gate.spec.exclude_deciders.as_slice());
@@ -65,13 +65,13 @@ pub(super) fn exclusions(
         let by = |(_, excluded): &(&str, &[String])| {
             excluded
                 .iter()
-                .any(|one| one == name || is_added_as(run, one, name, path) || (one == EVERY_GATE && is_other))
+                .any(|entry| entry == name || is_added_as(run, entry, name, path) || (entry == EVERY_GATE && is_other))
         };
         excluding.iter().any(by)
     };
     let decided = |record: &&StepRecord| {
         let by_people =
-            record.decision.as_ref().is_some_and(|one| one.verdict.is_some() && one.source == Source::Human);
+            record.decision.as_ref().is_some_and(|outcome| outcome.verdict.is_some() && outcome.source == Source::Human);
         record.kind == StepKind::Hitl && by_people && record.done.is_some_and(|done| done < seq)
     };
     let records: Vec<StepRecord> = match excluding.is_empty() {
@@ -87,11 +87,11 @@ pub(super) fn exclusions(
         let Some(name) = names.split(',').find(|name| is_excluded(name, &record.path, is_other)) else { continue };
         let name: String = name.chars().take(LONGEST_GATE).collect();
         let outcome = scope::decision(run, &record)?;
-        found.extend(outcome.decided_by.into_iter().map(|user| Exclusion { user, gate: name.clone(), edited: None }));
+        exclusions.extend(outcome.decided_by.into_iter().map(|user| Exclusion { user, gate: name.clone(), edited: None }));
     }
     // Each name has one reason: an edit is more specific than a decision.
     let mut one_each: Vec<Exclusion> = Vec::new();
-    for exclusion in found {
+    for exclusion in exclusions {
         match one_each.iter_mut().find(|known| known.user == exclusion.user) {
             Some(known) if known.edited.is_none() && exclusion.edited.is_some() => *known = exclusion,
             Some(_) => {}
@@ -115,7 +115,7 @@ fn position_of_gate(path: &str) -> Option<String> {
 }
 
 /// Returns all user names that a request excludes.
-pub(super) fn excluded(gate: &PlannedGate, exclusions: &[Exclusion]) -> Vec<String> {
+pub(super) fn excluded_users(gate: &PlannedGate, exclusions: &[Exclusion]) -> Vec<String> {
     if exclusions.is_empty() {
         return gate.spec.excluded.clone();
     }
@@ -125,7 +125,7 @@ pub(super) fn excluded(gate: &PlannedGate, exclusions: &[Exclusion]) -> Vec<Stri
 
 /// Returns an error if a request cannot name all excluded people, or `None`.
 pub(super) fn exclusion_error(step: &PlannedStep, gate: &PlannedGate, exclusions: &[Exclusion]) -> Option<FieldError> {
-    let all = excluded(gate, exclusions);
+    let all = excluded_users(gate, exclusions);
     let is_long = all.iter().any(|name| name.chars().count() > LONGEST_NAME);
     (is_long || all.len() > ApprovalRequest::MAX_EXCLUDED).then(|| FieldError {
         field: gate.field.clone(),

@@ -108,7 +108,7 @@ pub(super) async fn decide<'a>(
     let shown = ReviewSubject::of(path, &message);
     let shown = record.as_ref().map_or(shown.clone(), |record| shown.with_facts_of(record));
     let (sends, origins) = sent::of_attempt(run, invocation, path, attempt).await.unzip();
-    let replaced = sends.as_ref().map_or_else(|| message.clone(), Fields::whole);
+    let replaced = sends.as_ref().map_or_else(|| message.clone(), Fields::to_yaml);
     let shown = shown.sending(sends).made_of(origins.unwrap_or_default());
     let base = RecordPath::new(path).error();
     let by_people: &[Verdict] = match step.is_tool() {

@@ -217,7 +217,7 @@ fn ask<'a>(
         deadline,
         guard_epoch: request.map_or_else(|| run.now.guard_epoch.clone(), |request| request.guard_epoch),
     };
-    let shown = match shown(seq) {
+    let reviewed = match shown(seq) {
         // The step fails for the same reason when it starts, in a record of its own.
         Err(RenderError::Language(_) | RenderError::Invalid(_)) if matches!(gate.subject, GateSubject::Start(_)) => {
             return Ok(Start::Skipped);
@@ -225,21 +225,21 @@ fn ask<'a>(
         shown => shown?,
     };
     let (texts, origins) =
-        run.origins.collect(|| request::render_texts(run, step_scope, step, gate, seq, shown.as_ref()));
+        run.origins.collect(|| request::render_texts(run, step_scope, step, gate, seq, reviewed.as_ref()));
     let texts = match texts {
         Err(RenderError::Missing) => return Err(RenderError::Missing),
         texts => texts,
     };
-    let origins = shown.iter().fold(origins, |origins, subject| origins.and(&subject.origins));
+    let origins = reviewed.iter().fold(origins, |origins, subject| origins.and(&subject.origins));
     let (edits, cut) = editors::edits_of_origins(run, origins)?;
-    let exclusions = exclusions::exclusions(run, step, gate, &edits, (&key.path, seq))?;
+    let exclusions = exclusions::find_exclusions(run, step, gate, &edits, (&key.path, seq))?;
     match (exclusions::exclusion_error(step, gate, &exclusions), &gate.subject) {
         // The agent receives the reason.
         (Some(why), GateSubject::Call(_)) => return Err(RenderError::Invalid(why.message)),
         (Some(why), _) => return Ok(Start::Blocked(why)),
         (None, _) => {}
     }
-    let content = RequestContent { texts: texts?.with_cut(&cut), reviewed: shown, edits, exclusions };
+    let content = RequestContent { texts: texts?.with_cut(&cut), reviewed, edits, exclusions };
     request::ask(run, step, gate, &facts, content).map(|ask| Start::Gate(Box::new(ask)))
 }
 
@@ -337,7 +337,8 @@ fn times_asked_again(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) ->
     count_asked_again(run, own, source, decided.record.done, again)
 }
 
-/// Asks at a gate before or after a step until it lets the run continue, and returns the decision.
+/// Asks at a gate before or after a step until the gate lets the run continue, and returns the decision. Returns `None`
+/// for a step that is not a gate.
 pub(crate) async fn pass<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,

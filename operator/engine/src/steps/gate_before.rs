@@ -42,7 +42,8 @@ pub(super) fn own_gate<'a>(step: &'a PlannedStep, path: &str) -> Option<GateBefo
     step.start.as_deref().map(|gate| (gate, RecordPath::new(path).start().into()))
 }
 
-/// Asks at `gates`, one after the other, until all of them have approved the same call.
+/// Asks at `gates`, one after the other, until all of them have approved the same call. Adds the changes of people and
+/// the approved digest to `invocation`.
 ///
 /// `retries` is the number of further attempts that the approval covers. Returns whether the step may run: not if
 /// people skipped it, or if no person decided about a call that was made before.
@@ -64,7 +65,7 @@ pub(super) async fn ask<'a>(
         let decided = {
             let subject = |seq| render_subject(run, invocation, seq, key, retries);
             let editors = invocation.permission.as_ref().map_or(&[][..], |permission| permission.editors());
-            let asked = without_editors(gate, editors);
+            let asked = excluding_editors(gate, editors);
             gate::decide(run, &invocation.step_scope, &asked, &path, &subject).await?
         };
         invocation.first_asked.get_or_insert(decided.record.seq);
@@ -129,8 +130,8 @@ async fn was_made_since_asked<'a>(
     invocation.was_made_since(run, decided.record.seq, followed).await
 }
 
-/// Returns a gate without the people who gave the arguments of a call.
-fn without_editors<'g>(gate: &'g PlannedStep, editors: &[String]) -> Cow<'g, PlannedStep> {
+/// Returns a gate that excludes the people who gave the arguments of a call.
+fn excluding_editors<'g>(gate: &'g PlannedStep, editors: &[String]) -> Cow<'g, PlannedStep> {
     let (false, Some(asked)) = (editors.is_empty(), gate.gate()) else { return Cow::Borrowed(gate) };
     let mut asked = asked.clone();
     asked.spec.excluded.extend(editors.iter().cloned());

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Renders the request from the values as of `seq`.
-pub(super) fn call<'a>(
+pub(super) fn render_call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     http: &PlannedHttp,

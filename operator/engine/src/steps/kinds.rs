@@ -33,10 +33,10 @@ pub(super) fn render_input<'a>(
 ) -> Result<Start, RenderError> {
     run.origins.note_edits(&invocation.overrides.edits);
     match &invocation.step.action {
-        Action::Agent(agent) => conversation::call(run, invocation, agent, seq, key),
-        Action::Pod(pod) => pod::call(run, invocation, pod, seq, key),
-        Action::Http(http) => http::call(run, invocation, http, seq, key),
-        Action::Mcp(mcp) => mcp::call(run, invocation, mcp, seq, key),
+        Action::Agent(agent) => conversation::render_call(run, invocation, agent, seq, key),
+        Action::Pod(pod) => pod::render_call(run, invocation, pod, seq, key),
+        Action::Http(http) => http::render_call(run, invocation, http, seq, key),
+        Action::Mcp(mcp) => mcp::render_call(run, invocation, mcp, seq, key),
         Action::Set(template) => match invocation.overrides.parameters.get("value") {
             Some(value) => Ok(Start::Immediate(value.clone())),
             None => Ok(Start::Immediate(template.render(&invocation.scope(run, seq)?)?)),

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Renders the call from the values as of `seq`.
-pub(super) fn call<'a>(
+pub(super) fn render_call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     mcp: &PlannedMcp,
@@ -34,7 +34,7 @@ pub(super) fn call<'a>(
             (Some(standing.clone()), arguments.unwrap_or_default())
         }
         PlannedArguments::OfAuthor(template) => {
-            let before = catalogue::known_before(invocation, seq);
+            let before = catalogue::catalogue_seq(invocation, seq);
             (catalogue::current_definition(run, server, tool, before)?, object(template.render(&scope)?))
         }
     };
@@ -71,7 +71,7 @@ pub(super) fn call<'a>(
         attempt: key.attempt,
         idempotent: step.is_idempotent(),
         timeout: step.timeout,
-        content: catalogue::of_server(planned, request),
+        content: catalogue::request_to_server(planned, request),
     }))
 }
 

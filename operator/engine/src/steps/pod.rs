@@ -21,7 +21,7 @@ const MAX_FILES: usize = 192 * 1024;
 const MAX_POD: usize = 384 * 1024;
 
 /// Renders the container from the values as of `seq`.
-pub(super) fn call<'a>(
+pub(super) fn render_call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     pod: &PlannedPod,

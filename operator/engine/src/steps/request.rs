@@ -100,7 +100,7 @@ impl ReviewSubject {
 
     /// Returns a subject with fields, bound by a digest. `head` is the text above the fields.
     pub(crate) fn bound(path: &str, head: &str, fields: &Fields, binds: Digest) -> Self {
-        let text = format!("{head}\n{}", fields.whole());
+        let text = format!("{head}\n{}", fields.to_yaml());
         let excerpt = (text.len() > SHOWN).then(|| fields.excerpt(head));
         Self { excerpt, binds: Some(binds), ..Self::of(path, &text) }
     }
@@ -217,7 +217,7 @@ pub(crate) struct RequestContent {
     pub(crate) exclusions: Vec<Exclusion>,
 }
 
-/// Returns the request for the Approval to be created.
+/// Builds the Approval to be created, and stores the long texts of its request as blobs.
 pub(crate) fn ask(
     run: &Run<'_>,
     step: &PlannedStep,
@@ -231,7 +231,7 @@ pub(crate) fn ask(
     let context = paragraphs([of_call, context]);
     let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
     let call = reviewed.as_ref().and_then(|reviewed| reviewed.call.as_deref()).cloned();
-    let sends = reviewed.as_mut().and_then(|reviewed| reviewed.sends.take()).map(|fields| (fields.whole(), fields));
+    let sends = reviewed.as_mut().and_then(|reviewed| reviewed.sends.take()).map(|fields| (fields.to_yaml(), fields));
     // A question has a form and no review.
     let reviewed = reviewed.filter(|_| call.as_ref().is_none_or(|call| call.action.kind == ActionKind::ToolCall));
     let long = |text: &&str| text.len() > SHOWN;
@@ -252,7 +252,7 @@ pub(crate) fn ask(
     let review_ref = whole_review.map(|text| state.store_blob(text));
     let sent_ref = whole_sent.map(|text| state.store_blob(text));
     drop(state);
-    let timeout = timeout(gate, facts.left);
+    let timeout = effective_timeout(gate, facts.left);
     let action = timeout.action.unwrap_or_default();
     let mut request = ApprovalRequest {
         workflow: WorkflowRef { name: plan.name.clone(), uid: plan.uid.clone() },
@@ -273,7 +273,7 @@ pub(crate) fn ask(
             Some(call) => call.parameters.clone(),
             None => parameter_schemas(gate, reviewed.as_ref()),
         },
-        reviews: reviewed.map(|reviewed| review(reviewed, review_ref, edits)),
+        reviews: reviewed.map(|reviewed| build_review(reviewed, review_ref, edits)),
         sends: sends.map(|(text, fields)| Sent {
             text: if sent_ref.is_some() { fields.excerpt(SENT) } else { text },
             ref_: sent_ref,
@@ -291,7 +291,7 @@ pub(crate) fn ask(
         requested_by: plan.requested_by.clone(),
         requested_for: plan.requested_for.clone(),
         earlier_requesters: Persons::new(&gate.persons).persons_of(&plan.earlier_requesters),
-        excluded: exclusions::excluded(gate, &exclusions),
+        excluded: exclusions::excluded_users(gate, &exclusions),
         excluded_because: exclusions,
         persons: gate.persons.clone(),
         max_vote_age: gate.max_vote_age,
@@ -311,7 +311,7 @@ pub(crate) fn ask(
 
 /// Returns the timeout as the request states it, independent of later defaults of the operator. `left` is the time
 /// until the deadline, if it is not the gate's own timeout. The levels of an escalation keep their times.
-fn timeout(gate: &PlannedGate, left: Option<Duration>) -> Timeout {
+fn effective_timeout(gate: &PlannedGate, left: Option<Duration>) -> Timeout {
     let mut timeout = gate.spec.timeout.clone().unwrap_or_default();
     if left.is_some() {
         for level in &mut timeout.escalation {
@@ -392,7 +392,7 @@ fn paragraphs(texts: [Option<String>; 2]) -> Option<String> {
 }
 
 /// Returns the subject of the review with the newest changes of people.
-fn review(
+fn build_review(
     ReviewSubject { path, text, excerpt, .. }: ReviewSubject,
     ref_: Option<BlobRef>,
     mut by: Vec<Edit>,

@@ -66,7 +66,7 @@ impl StepInvocation<'_> {
 }
 
 /// Returns the tools as they are offered to the model.
-pub(super) fn offers(tools: &[Offered<'_>]) -> Vec<ToolOffer> {
+pub(super) fn to_offers(tools: &[Offered<'_>]) -> Vec<ToolOffer> {
     let offer = |offered: &Offered<'_>| match offered {
         Offered::Tool(tool) => ToolOffer {
             name: names::wire(&tool.name),

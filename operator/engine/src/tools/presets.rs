@@ -12,7 +12,7 @@ const STANDARD_TOOLS: [&str; 3] = ["web_search", "send_email", "api_call"];
 
 /// Returns the gate itself, or the gates of its preset. `plans` says whether the pattern has a route or subtasks, which
 /// people can approve.
-pub(crate) fn expanded(gate: &Gate, plans: bool) -> Vec<Cow<'_, Gate>> {
+pub(crate) fn expand(gate: &Gate, plans: bool) -> Vec<Cow<'_, Gate>> {
     let Some(preset) = gate.preset else { return vec![Cow::Borrowed(gate)] };
     let preset_gate = |name: &str, type_| {
         let name = format!("{}.{name}", gate.name);

@@ -138,12 +138,12 @@ impl AgentQuestions {
                 if items.is_empty() {
                     return Err("questions: at least one is needed".to_owned());
                 }
-                let read: Result<Vec<_>, String> = items
+                let parsed: Result<Vec<_>, String> = items
                     .iter()
                     .enumerate()
                     .map(|(at, item)| parse_question(&format!("questions[{at}]"), item))
                     .collect();
-                read?.into_iter().unzip()
+                parsed?.into_iter().unzip()
             }
         };
         let mut keys: Vec<String> = Vec::new();
@@ -211,7 +211,7 @@ fn parse_options(fields: &Map<String, Value>, at: &str) -> Result<Vec<Choice>, S
     let mut choices: Vec<Choice> = Vec::new();
     let mut ids: Vec<String> = Vec::new();
     for (index, item) in optional_list(fields, at, "options", MAX_OPTIONS)?.iter().enumerate() {
-        let at = format!("{}[{index}]", join(at, "options"));
+        let at = format!("{}[{index}]", join_path(at, "options"));
         let (label, description) = match item {
             Value::Object(option) => {
                 check_known_fields(option, &at, &["id", "label", "description"])?;
@@ -251,14 +251,14 @@ fn parse_context(fields: &Map<String, Value>) -> Result<Option<String>, String> 
     }
 }
 
-fn join(at: &str, name: &str) -> String {
+fn join_path(at: &str, name: &str) -> String {
     if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
 }
 
 /// Checks that an object has no other fields than `names`. `at` is the path of the object in messages.
 fn check_known_fields(fields: &Map<String, Value>, at: &str, names: &[&str]) -> Result<(), String> {
     match fields.keys().find(|key| !names.contains(&key.as_str())) {
-        Some(unknown) => Err(format!("{}: unknown field; use {}", join(at, &display(unknown, 63)), names.join(", "))),
+        Some(unknown) => Err(format!("{}: unknown field; use {}", join_path(at, &display(unknown, 63)), names.join(", "))),
         None => Ok(()),
     }
 }
@@ -268,9 +268,9 @@ fn optional_list<'a>(fields: &'a Map<String, Value>, at: &str, name: &str, most:
         None | Some(Value::Null) => Ok(&[]),
         Some(Value::Array(items)) if items.len() <= most => Ok(items),
         Some(Value::Array(items)) => {
-            Err(format!("{}: has {} entries; the maximum is {most}", join(at, name), items.len()))
+            Err(format!("{}: has {} entries; the maximum is {most}", join_path(at, name), items.len()))
         }
-        Some(_) => Err(format!("{}: must be a list", join(at, name))),
+        Some(_) => Err(format!("{}: must be a list", join_path(at, name))),
     }
 }
 
@@ -278,21 +278,21 @@ fn optional_flag(fields: &Map<String, Value>, at: &str, name: &str) -> Result<Op
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(value)) => Ok(Some(*value)),
-        Some(_) => Err(format!("{}: must be true or false", join(at, name))),
+        Some(_) => Err(format!("{}: must be true or false", join_path(at, name))),
     }
 }
 
 fn required_text(fields: &Map<String, Value>, at: &str, name: &str, most: usize) -> Result<String, String> {
     match fields.get(name) {
-        None | Some(Value::Null) => Err(format!("{}: is missing", join(at, name))),
-        Some(value) => bounded_text(value, &join(at, name), most),
+        None | Some(Value::Null) => Err(format!("{}: is missing", join_path(at, name))),
+        Some(value) => bounded_text(value, &join_path(at, name), most),
     }
 }
 
 fn optional_text(fields: &Map<String, Value>, at: &str, name: &str, most: usize) -> Result<Option<String>, String> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => bounded_text(value, &join(at, name), most).map(Some),
+        Some(value) => bounded_text(value, &join_path(at, name), most).map(Some),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Asks people about a call, or asks them a question of an agent, and maps each verdict to the result for the agent.
 //!
-//! Whether a gate asks is decided in `gating.rs`.
+//! `gating.rs` decides whether a gate asks.
 
 use serde_json::json;
 use signoff_api::{
@@ -11,7 +11,7 @@ use signoff_expr::text;
 
 use super::{
     equal::earlier_result,
-    gating::{Gating, places},
+    gating::{Gating, group_key},
     merge,
     proposal::step_path,
     rejected::earlier_rejection,
@@ -56,11 +56,11 @@ pub(super) async fn ask<'a>(
     editors: &[String],
 ) -> Result<CallDecision, EarlyEnd> {
     let base = gate_of(&site.path);
-    while let Some(group) = gating.next(recorded_gates(run, &base).as_deref()) {
+    while let Some(group) = gating.next_group(recorded_gates(run, &base).as_deref()) {
         let step = merge::merge_gates(&group, editors).map_err(EarlyEnd::Failed)?;
         let subject = |seq| {
             merge::check_excluded(&step).map_err(RenderError::Invalid)?;
-            let facts = vec![(FACT_GATES, places(&group)), (FACT_STOPS, stops_on_reject(&step).to_string())];
+            let facts = vec![(FACT_GATES, group_key(&group)), (FACT_STOPS, stops_on_reject(&step).to_string())];
             let subject = shown::call_review(run, turn, at, site, proposal, &group, seq)?.with_facts(facts);
             let mut origins = Origins::default();
             editors::edits_of_call(run, &site.path, seq)?.into_iter().for_each(|edit| origins.add_edit(edit));

@@ -16,7 +16,7 @@ use signoff_expr::text;
 
 use super::{
     ask::ask_people,
-    limits::{BeyondLimits, beyond_limits, limits},
+    limits::{BeyondLimits, find_exceeded_limit, limits},
     ongoing_call::{OngoingCall, PerformCall},
     refusal::{check_of, refuse_call},
     site::{Answered, TurnSite, cut, cut_at},
@@ -85,7 +85,7 @@ pub(crate) async fn perform_turn<'a>(
     };
     let tools = match run.plan.agents.get(agent) {
         Some(planned) => {
-            let before = catalogue::known_before(invocation, record.seq);
+            let before = catalogue::catalogue_seq(invocation, record.seq);
             run.render(|| catalogue::offered_tools(run, planned, before)).await.map_err(EarlyEnd::Failed)?
         }
         None => Ok(Vec::new()),
@@ -299,7 +299,7 @@ async fn answer_call<'a>(
     call: &ParsedCall,
 ) -> Result<Answered, EarlyEnd> {
     let error = |why: String| Ok(Answered::Result(format!("Error: {why}")));
-    if let Some(beyond) = beyond_limits(site, at) {
+    if let Some(beyond) = find_exceeded_limit(site, at) {
         // One record stands for all calls of the turn beyond the limit. The model gets a result for each.
         if beyond.first == at {
             let recorded = match site.count.saturating_sub(at + 1) {

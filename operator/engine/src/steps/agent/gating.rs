@@ -64,13 +64,13 @@ impl Permission for Cleared {
 #[derive(Clone, Debug)]
 pub(super) struct Asking<'a> {
     pub(super) gate: &'a CallGate,
-    /// Its position among the gates of the plan, which is the same at every replay.
+    /// The position of the gate among the gates of the plan, which is the same at every replay.
     place: usize,
     pub(super) because: String,
 }
 
 /// Returns the text that identifies the gates of a group in the record of their request.
-pub(super) fn places(group: &[Asking<'_>]) -> String {
+pub(super) fn group_key(group: &[Asking<'_>]) -> String {
     group.iter().map(|asking| asking.place.to_string()).collect::<Vec<_>>().join(",")
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Gating<'a> {
 
 impl<'a> Gating<'a> {
     /// Finds the gates that ask about a call.
-    pub(super) fn of(run: &Run<'a>, site: &ToolCallSite<'a>, proposal: &Proposal) -> Result<Self, RenderError> {
+    pub(super) fn find(run: &Run<'a>, site: &ToolCallSite<'a>, proposal: &Proposal) -> Result<Self, RenderError> {
         let mut asking = Vec::new();
         for (place, gate) in run.plan.tools.gates.iter().enumerate() {
             let Some(because) = gate.reason(site.tool, &proposal.facts) else { continue };
@@ -103,20 +103,20 @@ impl<'a> Gating<'a> {
 
     /// Returns the gates that are asked next in one request, or `None` if all have approved. `recorded` are the gates
     /// of the next recorded request: grouping depends on the current policies, and a recorded request keeps its group.
-    pub(super) fn next(&self, recorded: Option<&str>) -> Option<Vec<Asking<'a>>> {
-        let of_record = |recorded: &str| {
+    pub(super) fn next_group(&self, recorded: Option<&str>) -> Option<Vec<Asking<'a>>> {
+        let recorded_group = |recorded: &str| {
             let places: Vec<_> = recorded.split(',').filter_map(|place| place.parse().ok()).collect();
             let group: Vec<_> = self.asking.iter().filter(|asking| places.contains(&asking.place)).cloned().collect();
             (!group.is_empty()).then_some(group)
         };
-        let first = || merge::groups(self.asking.clone()).into_iter().next();
-        recorded.and_then(of_record).or_else(first)
+        let first_group = || merge::divide_into_groups(self.asking.clone()).into_iter().next();
+        recorded.and_then(recorded_group).or_else(first_group)
     }
 
-    /// Removes a group of gates that approved the call. `bound` is the digest in the record of their request, and
-    /// `recorded` are the gates of that record. If the digest or the gates differ, the group stays and asks again.
+    /// Removes a group of gates that approved the call. `bound` is the digest in the record of the request, and
+    /// `recorded` are the gates in the record. If the digest or the gates differ, the group stays and asks again.
     pub(super) fn approve(&mut self, group: &[Asking<'_>], bound: Option<&Digest>, recorded: Option<&str>) {
-        let is_of_group = recorded.is_none_or(|recorded| recorded == places(group));
+        let is_of_group = recorded.is_none_or(|recorded| recorded == group_key(group));
         if bound == Some(&self.action) && is_of_group {
             self.asking.retain(|asking| group.iter().all(|approved| approved.place != asking.place));
         }
@@ -132,8 +132,8 @@ impl<'a> Gating<'a> {
         !self.all.is_empty()
     }
 
-    /// Returns the permission after every asking gate has approved the call. `editors` are the people who gave its
-    /// arguments. `is_repeated` says whether an equal call or an attempt at this one was made before.
+    /// Returns the permission, or `None` while a gate has not approved the call. `editors` are the people who gave the
+    /// arguments. `is_repeated` says whether an equal call, or an attempt at this call, was made before.
     pub(super) fn clear(
         &self,
         site: &ToolCallSite<'a>,
@@ -155,6 +155,7 @@ fn undecided_reason(gate: &CallGate, because: &str, why: &str) -> String {
     if gate.type_ == GateType::Custom { reason } else { format!("{because}; {reason}") }
 }
 
+/// Whether the condition of a gate holds; true for a gate without a condition.
 fn is_condition_met<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, gate: &CallGate) -> Result<bool, RenderError> {
     let Some(condition) = &gate.condition else { return Ok(true) };
     let scope = scope::general(run, &site.scope, &condition.references(), site.seen)?;

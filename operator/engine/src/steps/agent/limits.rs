@@ -19,7 +19,7 @@ pub(super) struct BeyondLimits {
 }
 
 /// Returns the limit that a call exceeds, of its turn or of an agent, or `None`.
-pub(super) fn beyond_limits(site: &TurnSite<'_, '_>, at: usize) -> Option<BeyondLimits> {
+pub(super) fn find_exceeded_limit(site: &TurnSite<'_, '_>, at: usize) -> Option<BeyondLimits> {
     let why = |at: usize| {
         if at >= MOST_CALLS {
             return Some(format!("at most {MOST_CALLS} calls are made in a turn: make this one in a later turn"));

@@ -23,7 +23,7 @@ const MOST_RULES: usize = 10;
 
 /// Divides gates into groups that can share one Approval: with a common verdict by which the run continues, not more
 /// quorums than a request can have, one form, and the same rules for persons. The groups ask one after the other.
-pub(super) fn groups(asking: Vec<Asking<'_>>) -> Vec<Vec<Asking<'_>>> {
+pub(super) fn divide_into_groups(asking: Vec<Asking<'_>>) -> Vec<Vec<Asking<'_>>> {
     let mut groups: Vec<Vec<Asking<'_>>> = Vec::new();
     for added in asking {
         let fits = |group: &Vec<Asking<'_>>| {
@@ -63,7 +63,7 @@ fn can_share_request(gates: &[(&PlannedStep, &PlannedGate)]) -> bool {
 ///
 /// # Errors
 /// More quorums, policies or excluded people than a request can have, or different rules for persons.
-pub(super) fn escalation_gate(step: &PlannedStep, others: &[&CallGate]) -> Result<PlannedStep, String> {
+pub(super) fn build_escalation_gate(step: &PlannedStep, others: &[&CallGate]) -> Result<PlannedStep, String> {
     let others: Vec<_> = others.iter().filter_map(|other| Some((&other.gate, other.gate.gate()?))).collect();
     let Some(own) = step.gate() else { return Err("internal error; report this as a bug: no gate asks".to_owned()) };
     let all: Vec<_> = std::iter::once((step, own)).chain(others).collect();
@@ -136,7 +136,7 @@ impl DeadlineSource {
     /// Returns the sources for a group, or `None` if the group is empty.
     fn of(group: &[Asking<'_>]) -> Option<Self> {
         let steps: Vec<_> = group.iter().map(|asking| &asking.gate.gate).collect();
-        let ignores_defaults = a_timeout_keeps_asking(&steps);
+        let ignores_defaults = keeps_asking_at_deadline(&steps);
         let gates = || steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.gate()?)));
         let is_default = |gate: &PlannedGate| ignores_defaults && !has_timeout(gate);
         let (first, gate) = gates().min_by_key(|(_, gate)| (is_default(gate), caution_rank(action(gate))))?;
@@ -173,7 +173,7 @@ pub(super) fn merge_gates(group: &[Asking<'_>], excluded: &[String]) -> Result<P
     let no_gate = || "internal error; report this as a bug: no gate asks".to_owned();
     // The gate with the most cautious timeout action comes first; its escalation levels are used.
     let mut steps: Vec<_> = group.iter().map(|asking| &asking.gate.gate).collect();
-    let ignores_defaults = a_timeout_keeps_asking(&steps);
+    let ignores_defaults = keeps_asking_at_deadline(&steps);
     steps.sort_by_key(|step| {
         step.gate().map(|gate| (ignores_defaults && !has_timeout(gate), caution_rank(action(gate))))
     });
@@ -236,9 +236,9 @@ pub(super) fn check_excluded(step: &PlannedStep) -> Result<(), String> {
 
 /// Whether the most cautious of the declared timeouts keeps asking people. Then the default timeout of other gates does
 /// not apply, because it would end a request that another gate keeps open.
-fn a_timeout_keeps_asking(steps: &[&PlannedStep]) -> bool {
-    let said = steps.iter().filter_map(|step| step.gate()).filter(|gate| has_timeout(gate)).map(action);
-    let most_cautious = said.min_by_key(|action| caution_rank(*action));
+fn keeps_asking_at_deadline(steps: &[&PlannedStep]) -> bool {
+    let declared = steps.iter().filter_map(|step| step.gate()).filter(|gate| has_timeout(gate)).map(action);
+    let most_cautious = declared.min_by_key(|action| caution_rank(*action));
     matches!(most_cautious, Some(TimeoutAction::Expire | TimeoutAction::Escalate | TimeoutAction::Retry))
 }
 

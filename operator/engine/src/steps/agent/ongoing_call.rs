@@ -143,10 +143,10 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
 
     /// Refuses a call with unusable arguments, or a call that people rejected before.
     async fn check(&self, check: &str) -> Result<(), CallEnd> {
-        if let Some(why) = recorded_refusal(self.run, self.turn, check, || self.has_gone_on()).await {
-            return Err(self.refused(&why));
+        if let Some(why) = recorded_refusal(self.run, self.turn, check, || self.has_continued()).await {
+            return Err(self.end_of_refused(&why));
         }
-        if let Some(why) = self.problem(check) {
+        if let Some(why) = self.argument_problem(check) {
             let why = format!("the arguments do not fit the tool {}: {why}", self.tool.name);
             return Err(self.refuse(check, FailureClass::Arguments, &why).await);
         }
@@ -163,9 +163,9 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
             Ok(proposal) => proposal,
             Err(why) => {
                 let why = format!("{} cannot be called with these arguments: {why}", self.tool.name);
-                let has_gone_on = self.has_gone_on();
-                return Err(if has_gone_on {
-                    self.refused(&why)
+                let has_continued = self.has_continued();
+                return Err(if has_continued {
+                    self.end_of_refused(&why)
                 } else {
                     self.refuse(check, FailureClass::Template, &why).await
                 });
@@ -173,7 +173,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         };
         // A forbidden call is refused before people are asked. If a gate or the step already has a record, the step
         // refuses the call when it starts.
-        if !self.has_gone_on()
+        if !self.has_continued()
             && let Some(why) = &proposal.forbidden
         {
             return Err(self.refuse(check, FailureClass::NotAllowed, why).await);
@@ -196,12 +196,12 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         {
             return Err(CallEnd::Answered(answered));
         }
-        let mut gating = self.gating(check, site, proposal).await?;
+        let mut gating = self.find_gates(check, site, proposal).await?;
         match ask(run, turn, at, site, proposal, &mut gating, &self.editors).await? {
             CallDecision::Approved => self.clear(site, proposal, &gating).map(Some),
             CallDecision::Answered(answered) => Err(CallEnd::Answered(answered.after(self.earlier_success()))),
             CallDecision::Edited(arguments, outcome) => {
-                self.edit(arguments, &outcome);
+                self.apply_edit(arguments, &outcome);
                 Ok(None)
             }
         }
@@ -219,7 +219,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         let call = self.cleared_call(site, proposal, cleared);
         match perform(self.run, call).await? {
             Performed::Ended(result) => {
-                let text = self.text_of(result, earlier).await?;
+                let text = self.result_text(result, earlier).await?;
                 Err(CallEnd::result(format!("{}{text}", self.note)))
             }
             // Every gate asks again about the next attempt.
@@ -231,19 +231,19 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
     }
 
     /// Whether the call continued after this check, so that it is not refused any more.
-    fn has_gone_on(&self) -> bool {
+    fn has_continued(&self) -> bool {
         self.turn.is_answered || was_checked(self.run, self.tool, &self.path, self.attempts.next)
     }
 
     /// Returns the end of a refused call.
-    fn refused(&self, why: &str) -> CallEnd {
+    fn end_of_refused(&self, why: &str) -> CallEnd {
         CallEnd::result(refusal_text(why, self.attempts, self.edited.is_some()))
     }
 
     /// Records the refusal of the call, and returns its end.
     async fn refuse(&self, check: &str, class: FailureClass, why: &str) -> CallEnd {
         let why = refuse(self.run, self.turn, check, class, why).await;
-        self.refused(&why)
+        self.end_of_refused(&why)
     }
 
     /// Returns the call as its templates and its gates see it.
@@ -258,10 +258,10 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         }
     }
 
-    /// Finds the gates that ask. Ends the call if no gate asks and an equal call was made before.
-    async fn gating(&self, check: &str, site: &ToolCallSite<'a>, proposal: &Proposal) -> Result<Gating<'a>, CallEnd> {
+    /// Finds the gates that ask about the call. Ends the call if no gate asks and an equal call was made before.
+    async fn find_gates(&self, check: &str, site: &ToolCallSite<'a>, proposal: &Proposal) -> Result<Gating<'a>, CallEnd> {
         let part = || Part::step(check, 1);
-        let gating = self.run.render(|| within(part, || Gating::of(self.run, site, proposal))).await;
+        let gating = self.run.render(|| within(part, || Gating::find(self.run, site, proposal))).await;
         let gating = gating.map_err(EarlyEnd::Failed)?;
         let step = &self.tool.step;
         let is_asked = gating.asks() || step.start.is_some() || !step.policy_gates.is_empty();
@@ -290,8 +290,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         Ok((cleared.ok_or_else(not_cleared)?, earlier))
     }
 
-    /// Replaces the arguments by those that people gave.
-    fn edit(&mut self, arguments: Arguments, outcome: &Outcome) {
+    /// Replaces the arguments by the arguments that people gave. Notes the change for the request and for the model.
+    fn apply_edit(&mut self, arguments: Arguments, outcome: &Outcome) {
         self.note = format!("A human changed the arguments. This ran: {}\n", arguments.text());
         let (editors, before) = (outcome.decided_by.join(", "), self.arguments.text());
         self.edited = Some(format!("this call, changed by {editors}; before: {before}"));
@@ -302,7 +302,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
     /// Returns the call with everything that the gates before its step show.
     fn cleared_call(&self, site: &ToolCallSite<'a>, proposal: Proposal, cleared: Cleared) -> ClearedCall<'a> {
         let (tool, needs_people) = (self.tool, cleared.needs_people());
-        let (call, given) = (CallOfTurn::of(self.turn, self.at, site), Some(shown::given(&self.arguments)));
+        let (call, given) = (CallOfTurn::of(self.turn, self.at, site), Some(shown::arguments_beginning(&self.arguments)));
         let describe = move |run: &Run<'a>, seq: Seq| {
             run.origins.note_edits(&editors::edits_of_call(run, &call.path, Seq::END)?);
             shown::describe_at_step(run, &call, tool, &proposal, (needs_people, seq))
@@ -314,7 +314,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
 
     /// Returns the text that the model receives for the result of the step. `earlier` is the equal call that was made
     /// before.
-    async fn text_of(&self, result: StepResult, earlier: Option<&StepRecord>) -> Result<String, EarlyEnd> {
+    async fn result_text(&self, result: StepResult, earlier: Option<&StepRecord>) -> Result<String, EarlyEnd> {
         Ok(match (result, earlier) {
             (StepResult::Answered(text), _) => cut(&text),
             (StepResult::Failed(why), _) => format!("Error: {}", text::display(&why, 2000)),
@@ -326,8 +326,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         })
     }
 
-    /// Returns a note for the model if an attempt succeeded before people decided about another one: their refusal does
-    /// not concern the attempt that succeeded.
+    /// Returns a note for the model if an attempt succeeded before people decided about another attempt: a refusal of
+    /// the other attempt does not concern the successful attempt.
     fn earlier_success(&self) -> Option<String> {
         let (state, before) = (self.run.state.borrow(), self.attempts.next - 1);
         let earlier = state.journal.get(&step_path(&self.path, self.tool), before)?;
@@ -336,19 +336,19 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
     }
 
     /// Returns the reason why the arguments do not match the schema of the tool. Each call is validated once.
-    fn problem(&self, check: &str) -> Option<String> {
+    fn argument_problem(&self, check: &str) -> Option<String> {
         // Without an edit, arguments and schema can both come from the author of the Workflow.
         let is_authored = self.edited.is_none()
             && self.tool.defined_by == DefinedBy::Author
             && self.run.plan.is_scripted(self.turn.agent);
-        let judge = || {
+        let validate = || {
             if !is_authored {
                 evaluation::record_foreign_text();
             }
-            problem(self.tool, &self.arguments)
+            schema_problem(self.tool, &self.arguments)
         };
-        let validate = || within(|| Part::step(check, 1), judge);
-        self.run.plan.validated_answers.get_or_validate(check, &self.arguments.digest(), validate)
+        let validate_in_part = || within(|| Part::step(check, 1), validate);
+        self.run.plan.validated_answers.get_or_validate(check, &self.arguments.digest(), validate_in_part)
     }
 
     /// Returns the scope of the templates of the call, with `args`, `tool`, `effects`, `agent` and `agents`.
@@ -375,7 +375,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
 }
 
 /// Returns the reason why arguments do not match the schema of their tool.
-fn problem(tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
+fn schema_problem(tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
     match Schema::compile(&tool.parameters).map(|schema| schema.check(&Value::Object(arguments.value().clone()))) {
         Ok(Ok(())) => None,
         Ok(Err((place, problem))) => Some(text::display(&format!("{place} {problem}"), 400).trim().to_owned()),

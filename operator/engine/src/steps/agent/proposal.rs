@@ -28,7 +28,7 @@ pub(super) fn propose<'a>(
     site: &ToolCallSite<'a>,
     arguments: &Arguments,
 ) -> Result<Proposal, RenderError> {
-    let Preview { target, facts, shows, sends, input, forbidden } = preview(run, site)?;
+    let Preview { target, facts, shows, sends, input, forbidden } = render_preview(run, site)?;
     let action = json!({
         "tool": site.tool.name, "arguments": arguments.text(), "definition": site.tool.definition, "run": run.plan.uid,
         "path": site.path, "target": target, "sends": sends,
@@ -48,7 +48,8 @@ struct Preview {
     forbidden: Option<String>,
 }
 
-fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, RenderError> {
+/// Renders the input of a call's step, without sending the call.
+fn render_preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, RenderError> {
     let step = &site.tool.step;
     let path = step_path(&site.path, site.tool);
     let mut invocation = StepInvocation::new(&site.scope, step, &path);

@@ -145,7 +145,7 @@ pub(super) async fn escalate<'a>(
         run.plan.tools.gates.iter().filter(|gate| gate.reason(tool, &facts).is_some()).collect();
     // Whether the quorums fit into one request depends on the current policies. A request that cannot be created is
     // recorded as failed, and a created request stays.
-    let (step, fits) = match merge::escalation_gate(gate, &may_have_rejected) {
+    let (step, fits) = match merge::build_escalation_gate(gate, &may_have_rejected) {
         Ok(step) => (step, Ok(())),
         Err(why) => ((**gate).clone(), Err(why)),
     };

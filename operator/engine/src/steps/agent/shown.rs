@@ -109,7 +109,7 @@ pub(super) fn describe_at_step(
     let effects = tool.effects.map_or("unknown", Effects::name);
     let by_people = needs_people.then(|| Action::BY_PEOPLE.to_owned());
     let of_this_call =
-        by_people.into_iter().chain(last_attempt(run, call, tool)).chain(repetition(run, call, proposal, seq)?);
+        by_people.into_iter().chain(last_attempt(run, call, tool)).chain(repetition_lines(run, call, proposal, seq)?);
     let mut earlier = earlier_calls(run, &call.path, seq);
     earlier.drain(..earlier.len().saturating_sub(MOST_DONE));
     let earlier = earlier.into_iter().map(|line| format!("earlier: {line}"));
@@ -124,7 +124,7 @@ pub(super) fn describe_at_step(
 }
 
 /// Returns the beginning of the arguments of a call, for its records.
-pub(super) fn given(arguments: &Arguments) -> String {
+pub(super) fn arguments_beginning(arguments: &Arguments) -> String {
     text::display(arguments.text(), GIVEN)
 }
 
@@ -204,7 +204,7 @@ pub(super) fn question_review(
 /// Returns the facts of the record of a gate, which identify a rejected call later.
 fn record_facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
     let digest = arguments.digest().to_string();
-    vec![(FACT_TOOL, tool.to_owned()), (FACT_ARGUMENTS, digest), (FACT_GIVEN, given(arguments))]
+    vec![(FACT_TOOL, tool.to_owned()), (FACT_ARGUMENTS, digest), (FACT_GIVEN, arguments_beginning(arguments))]
 }
 
 /// Returns the model's text, or `None` if it is empty. Repeated empty lines are removed, because they would push the
@@ -217,8 +217,8 @@ fn own_words(says: &str) -> Option<String> {
     (!words.is_empty()).then(|| text::first(&words, 4096).to_owned())
 }
 
-/// Returns the events before this call, the newest last: earlier calls with their outcomes, the editors of this one,
-/// the end of its last attempt, and equal calls.
+/// Returns the events before this call, the newest last: earlier calls with their outcomes, the editors of this
+/// call, the end of its last attempt, and equal calls.
 fn earlier_events(
     run: &Run<'_>,
     turn: &TurnSite<'_, '_>,
@@ -230,14 +230,14 @@ fn earlier_events(
     let edited = site.edited.as_ref().map(|edited| text::display(edited, LINE));
     let call = CallOfTurn::of(turn, at, site);
     let mut of_this_call: Vec<_> = edited.into_iter().chain(last_attempt(run, &call, site.tool)).collect();
-    of_this_call.extend(repetition(run, &call, proposal, seq)?);
+    of_this_call.extend(repetition_lines(run, &call, proposal, seq)?);
     let mut lines: Vec<_> = earlier_calls(run, &site.path, seq).into_iter().chain(of_this_call).collect();
     lines.drain(..lines.len().saturating_sub(MOST_DONE));
     Ok(lines)
 }
 
-/// Returns the time of the last equal call, and the number of equal calls in this turn.
-fn repetition(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: Seq) -> Result<Vec<String>, RenderError> {
+/// Returns the lines about equal calls: the time and result of the last one, and the number in this turn.
+fn repetition_lines(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: Seq) -> Result<Vec<String>, RenderError> {
     let Some(equal) = &proposal.equal else { return Ok(Vec::new()) };
     let made = equal.last_made_before(run, seq).map(|earlier| equal::repetition_line(run, &earlier)).transpose()?;
     let mut lines: Vec<_> = made.map(|line| text::display(&line, LINE)).into_iter().collect();
