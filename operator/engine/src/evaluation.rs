@@ -55,7 +55,7 @@ thread_local! {
 }
 
 /// Runs `evaluate`, and notifies `observer` of each part.
-pub fn observed<T>(observer: Arc<dyn Observer>, evaluate: impl FnOnce() -> T) -> T {
+pub fn observe<T>(observer: Arc<dyn Observer>, evaluate: impl FnOnce() -> T) -> T {
     let _guard = RestoreObserver(OBSERVER.replace(Some(observer)));
     evaluate()
 }
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_part_within_a_part_is_not_reported() {
         let log = Arc::new(Log::default());
-        observed(log.clone(), || {
+        observe(log.clone(), || {
             within(|| vote("a"), || within(|| vote("inner"), || ()));
             within(|| vote("b"), record_foreign_text);
             record_foreign_text();

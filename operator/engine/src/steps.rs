@@ -28,4 +28,4 @@ mod turn;
 pub(crate) use flow::{EarlyEnd, StepFlow, StepResult};
 pub(crate) use gate::{DecidedGate, decide, pass, verdict_or_end};
 pub(crate) use output::{AnswerParser, parse_settled_answer};
-pub(crate) use perform::{perform, step};
+pub(crate) use perform::{perform, run_step};

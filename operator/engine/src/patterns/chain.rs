@@ -24,7 +24,7 @@ pub(super) async fn run_steps<'a>(
 ) -> Result<(), EarlyEnd> {
     let mut position = 0;
     while let Some(step) = steps.get(position) {
-        match steps::step(run, step_scope, step).await? {
+        match steps::run_step(run, step_scope, step).await? {
             StepFlow::Continue => position += 1,
             StepFlow::Repeat(from) => position = from.unwrap_or(position),
             StepFlow::Refused(why) => return Err(EarlyEnd::Rejected(why)),

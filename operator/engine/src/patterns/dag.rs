@@ -44,7 +44,7 @@ async fn perform<'a>(
     own: &StepScope<'a>,
 ) -> Result<(), EarlyEnd> {
     loop {
-        match steps::step(run, own, &task.step).await? {
+        match steps::run_step(run, own, &task.step).await? {
             StepFlow::Continue => return Ok(()),
             StepFlow::Refused(why) => return Err(EarlyEnd::Rejected(why)),
             StepFlow::Repeat(None) => {}

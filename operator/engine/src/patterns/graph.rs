@@ -30,7 +30,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<Pa
             return Err(EarlyEnd::Failed(format!("{steps} steps have run, the maximum (graph.maxSteps)")));
         }
         (*visited, steps) = (*visited + 1, steps + 1);
-        let refused = match steps::step(run, &step_scope, node).await? {
+        let refused = match steps::run_step(run, &step_scope, node).await? {
             StepFlow::Continue => None,
             StepFlow::Refused(why) => Some(why),
             StepFlow::Repeat(from) => {

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Runs a step of a list, as its next visit.
-pub(crate) async fn step<'a>(
+pub(crate) async fn run_step<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
@@ -127,7 +127,7 @@ impl StepState<'_> {
 }
 
 impl<'r, 'a> OngoingStep<'r, 'a> {
-    /// `base` is the path without the number of the visit.
+    /// Returns a step before its first attempt. `base` is the path without the number of the visit.
     fn new(run: &'r Run<'a>, invocation: StepInvocation<'a>, base: &str, parser: Option<&'r AnswerParser<'r>>) -> Self {
         let own_gate = gate_before::own_gate(invocation.step, &invocation.base);
         let policy_gates = gate_before::policy_gates(invocation.step, base);
@@ -251,7 +251,7 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         Ok(StepState::Opening(Attempts::first(self.invocation.step), self.gates(false)))
     }
 
-    /// Reads the answer of an attempt.
+    /// Validates the answer of an attempt, and returns the state that follows.
     async fn judge_answer(&mut self, attempt: i32) -> Result<StepState<'a>, EarlyEnd> {
         let answered = (&self.turn, attempt);
         let answer =

@@ -41,7 +41,7 @@ impl Observer for Parts {
 /// Runs `evaluate`, and returns the paths of the parts that read foreign text.
 fn parts_with_foreign_text(evaluate: impl FnOnce()) -> Vec<String> {
     let parts = Arc::new(Parts::default());
-    observed(parts.clone(), evaluate);
+    observe(parts.clone(), evaluate);
     let parts = parts.is_foreign.lock().unwrap();
     assert!(!parts.is_empty(), "nothing was evaluated");
     parts.iter().filter(|(_, is_foreign)| **is_foreign).map(|(path, _)| path.clone()).collect()

@@ -85,7 +85,7 @@ impl Job {
         let (stop, parts, sender_of_result) = (Arc::clone(&flag), Arc::clone(&progress), Arc::clone(&sender));
         let work = Box::new(move || {
             let observer: Arc<dyn evaluation::Observer> = parts.clone();
-            let evaluate = || evaluation::observed(observer, || budget::with_stop(Arc::clone(&stop), work));
+            let evaluate = || evaluation::observe(observer, || budget::with_stop(Arc::clone(&stop), work));
             let result = match catch_unwind(AssertUnwindSafe(evaluate)) {
                 // After the flag was set, the value can be incomplete.
                 Ok(_) if gave_way.load(Ordering::Relaxed) => None,
