@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 
 use super::test_run::{TestRun, decided, gate};
-use crate::evaluation::{Observer, Part, observed};
+use crate::evaluation::{Observer, Part, observe};
 
 /// Records for the path of each evaluated part whether the part read foreign text.
 #[derive(Default)]

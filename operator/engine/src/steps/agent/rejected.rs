@@ -58,8 +58,8 @@ fn decisions_about<'r>(
     decided.filter(move |record| record.facts.get(FACT_TOOL).is_some_and(|name| name == tool))
 }
 
-/// Returns the reason why a call is escalated: calls of its tool were rejected too often, or equal calls were edited
-/// too often. The counts begin after the last Retry by people at the gate about failures. `at`: the position of the
+/// Returns the reason why a call is escalated: calls of the tool were rejected too often, or equal calls were edited
+/// too often. The counts begin after the last Retry by people at the gate about failures. `at` is the position of the
 /// call in its turn.
 fn escalation_reason(
     run: &Run<'_>,
