@@ -297,7 +297,7 @@ impl<T> CallsInFlight<T> {
 /// The next action of a caller that computes a transition.
 #[derive(Debug)]
 pub enum Round {
-    /// Fetch these values, pass them to [`TransitionLoop::add_value`], and evaluate again.
+    /// Fetch the values with these digests, pass each to [`TransitionLoop::add_value`], and evaluate again.
     Fetch(BTreeSet<Digest>),
     /// Evaluate again, because there are more facts.
     Evaluate,

@@ -47,7 +47,7 @@ struct Entry {
 }
 
 impl Journal {
-    /// Returns a journal of these records, with the last number `seq` and without segments.
+    /// Returns a journal of `records`, with the last number `seq` and without segments.
     #[must_use]
     pub fn new(seq: Seq, records: Vec<StepRecord>) -> Self {
         let entries = records.into_iter().map(|record| Entry { record: Arc::new(record), folded: false }).collect();
@@ -74,13 +74,13 @@ impl Journal {
         self.changed
     }
 
-    /// Returns every record, in the order in which they began.
+    /// Returns all records, in the order in which they began.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
         Records::of(&self.entries)
     }
 
-    /// Returns the records whose paths begin with a text, in the order of their paths. Reads only these records.
+    /// Returns the records whose paths begin with `prefix`, in the order of the paths. Reads no other records.
     pub fn under(&self, prefix: &str) -> impl Iterator<Item = &StepRecord> {
         let from = self.order.partition_point(|at| self.entries[*at].record.path.as_str() < prefix);
         let positions = self.order.get(from..).unwrap_or_default().iter();

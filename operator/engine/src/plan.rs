@@ -386,8 +386,8 @@ impl Plan {
         self.validated_answers.count()
     }
 
-    /// Returns the verdicts that a gate allows, including defaults. `field` is that of its `hitl`, such as
-    /// `spec.steps[2].hitl`. A gate of several steps has the verdicts of all of them.
+    /// Returns the verdicts that a gate allows, including defaults. `field` names the `hitl` of the gate, such as
+    /// `spec.steps[2].hitl`. A gate of several steps has the verdicts that it allows at any of the steps.
     #[must_use]
     pub fn allowed_verdicts(&self, field: &str) -> &[Verdict] {
         self.allowed.get(field).map_or(&[], Vec::as_slice)

@@ -41,7 +41,7 @@ struct AppliedPolicy {
 }
 
 impl Policies {
-    /// Returns the policies that apply in a namespace with these labels.
+    /// Returns the policies that apply in a namespace with `labels`.
     #[must_use]
     pub fn of<'a>(
         labels: &BTreeMap<String, String>,
@@ -109,12 +109,12 @@ impl Policies {
         self.refuses_secrets(pod.secrets().iter().map(String::as_str))
     }
 
-    /// Returns the reason why one of these Secrets must not be used, or `None`.
+    /// Returns the reason why one of the Secrets is forbidden, or `None`.
     pub(crate) fn refuses_secrets<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Option<String> {
         names.into_iter().find_map(|name| self.refuses_secret(name))
     }
 
-    /// Returns the reason why a Secret must not be used, or `None`.
+    /// Returns the reason why a Secret is forbidden, or `None`.
     pub(crate) fn refuses_secret(&self, name: &str) -> Option<String> {
         self.list.iter().find_map(|applied| {
             let allowed = applied.rules.allowed_secrets.as_ref()?;
@@ -143,7 +143,7 @@ pub(crate) fn fixed_host(template: &str) -> Option<&str> {
     host.find(['/', '?', '#', '\\']).is_some_and(|end| end > 0).then_some(literal)
 }
 
-/// Returns scheme, host and port of a URL template that begins with them and `/` as literal text, else `None`.
+/// Returns the origin of a URL template, or `None` if scheme, host, port and the `/` after them are not literal text.
 pub(crate) fn fixed_origin(template: &str) -> Option<Url> {
     let (scheme, rest) = fixed_host(template)?.split_once("://")?;
     let (authority, _) = rest.split_once('/')?;

@@ -74,7 +74,7 @@ impl Tally<'_> {
         self.level() == 0 && (lost > LATE || lost >= after)
     }
 
-    /// Whether the operator could not read decisions for more than half of the time for them.
+    /// Whether the operator could not read decisions for more than half of the time that people had for a decision.
     fn was_out_of_reach(&self) -> bool {
         let (timeout, deadline) = (self.request.timeout_of_level(self.level()), self.deadline());
         let lost = |(from, to): &(Moment, Moment)| {

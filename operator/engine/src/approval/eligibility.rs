@@ -39,7 +39,7 @@ impl<'a> Voter<'a> {
         Self { user, groups, on_behalf_of: None }
     }
 
-    /// Returns the user name that is counted: that of the person on whose behalf the user decides, if there is one.
+    /// Returns the counted user name: the person on whose behalf the user decides, or else the user.
     fn counted_user(&self) -> &'a str {
         self.on_behalf_of.unwrap_or(self.user)
     }
@@ -312,7 +312,7 @@ pub fn allowed_verdicts<'a>(request: &'a ApprovalRequest, status: &ApprovalStatu
 #[derive(Clone, Debug)]
 pub(crate) struct Electorate<'a> {
     request: &'a ApprovalRequest,
-    /// The approvers of the status, which replace those of the first quorum after an escalation.
+    /// The approvers of the status, which replace the approvers of the first quorum after an escalation.
     escalated: &'a [Subject],
     persons: Persons,
 }

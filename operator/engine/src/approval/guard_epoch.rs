@@ -62,15 +62,15 @@ pub fn changed() -> Outcome {
     Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, reason: Some(why), ..Outcome::default() }
 }
 
-/// Whether approvers, deadline and epoch are those of the request, so that the stored status cannot change the result
-/// of a vote.
+/// Whether the status changes neither the approvers nor the deadline nor the epoch of the request, so that it cannot
+/// change the result of a vote.
 #[must_use]
 pub fn rests_on_request(status: Option<&ApprovalStatus>) -> bool {
     status.is_none_or(|status| is_blank(status) && status.guard_epoch.is_none() && status.reminders.is_none())
 }
 
-/// Whether a status has no value that an unauthorized writer could profit from: approvers and deadline are those of the
-/// request.
+/// Whether a status has no value that an unauthorized writer could profit from: no votes, and no change of the
+/// approvers or the deadline of the request.
 fn is_blank(status: &ApprovalStatus) -> bool {
     status.votes.is_empty()
         && status.invalid.is_empty()

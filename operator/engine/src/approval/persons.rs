@@ -73,7 +73,7 @@ impl Persons {
     }
 
     /// Returns the person who can stop a run under a user name, as the API server computes the person, even if the name
-    /// could be that of two persons. Returns `None` if there are rules and none matches.
+    /// can be read as two persons. Returns `None` if there are rules and none matches.
     #[must_use]
     pub fn objector(&self, user: &str) -> Option<String> {
         self.apply_first_rule(user, CompiledRule::by_text_around)

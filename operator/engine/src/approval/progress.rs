@@ -22,5 +22,5 @@ pub fn progress(approval: &Approval) -> Vec<QuorumProgress> {
         .retain(|key, decision| status.votes.iter().any(|vote| vote.key == *key && vote.attempt == decision.attempt()));
     let (ballots, _) = votes::read(&counted, &status, &BTreeMap::new());
     let quorums = Quorums::of(&approval.spec.request, &status.approvers);
-    quorums.progress_of_each(&quorums.persons(&ballots))
+    quorums.progress_of_each(&quorums.ballots_of_persons(&ballots))
 }

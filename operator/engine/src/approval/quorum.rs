@@ -52,14 +52,14 @@ impl CountedQuorum<'_> {
 }
 
 impl<'a> Quorums<'a> {
+    /// Returns the quorums of a request. `escalated` are the approvers of the status, if there are any.
     pub(super) fn of(request: &'a ApprovalRequest, escalated: &'a [Subject]) -> Self {
         let all = request.quorums.iter().enumerate().map(|(at, quorum)| CountedQuorum { at, quorum });
         Self { all: all.collect(), electorate: Electorate::new(request, escalated) }
     }
 
-    /// Returns one ballot for each person who counts in a quorum. Of several votes of a person the most cautious one
-    /// counts.
-    pub(super) fn persons<'b>(&self, ballots: &'b [Ballot]) -> Vec<&'b Ballot> {
+    /// Returns one ballot for each person who counts in a quorum: the most cautious one of a person with several votes.
+    pub(super) fn ballots_of_persons<'b>(&self, ballots: &'b [Ballot]) -> Vec<&'b Ballot> {
         let caution = |ballot: &Ballot| ballot.verdict.rules().caution;
         let mut counted: Vec<(String, &Ballot)> = Vec::new();
         for ballot in ballots {

@@ -67,7 +67,7 @@ pub(super) const MAX_LEVEL: i32 = 8;
 /// The decisions that a tally evaluates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VoteFilter {
-    /// All but the decisions under these keys, which were too costly. They are invalid for the given reason.
+    /// All decisions but the costly ones, by key. A costly decision is invalid for the reason that is its value.
     AllBut(BTreeMap<String, String>),
     /// No decisions. Only deadlines and the end of the run count.
     Nothing,
@@ -151,7 +151,7 @@ impl Tally<'_> {
         let ballots = self.record_votes(costly);
         let escalated = self.status.approvers.clone();
         let quorums = Quorums::of(self.request, &escalated);
-        let persons = quorums.persons(&ballots);
+        let persons = quorums.ballots_of_persons(&ballots);
         let first = |verdict: Verdict| persons.iter().find(|b| b.verdict == verdict).copied();
 
         let QuorumProgress { have, needed, .. } =

@@ -1,6 +1,6 @@
 //! The parsing of decisions: from entries of `spec.decisions` to ballots, or to the reasons why they are invalid.
 //!
-//! Each ballot is read on its own; `quorum.rs` compares them.
+//! Each ballot is read on its own; `quorum.rs` compares ballots.
 
 use std::collections::BTreeMap;
 

@@ -54,8 +54,8 @@ pub(crate) fn parse(request: &ApprovalRequest, decision: &Decision) -> Result<Pa
     Ok(payload)
 }
 
-/// Checks the parameters of a verdict against the request, and returns them as they are stored. Modify requires
-/// parameters.
+/// Checks the parameters of a verdict against the request, and returns the form in which they are stored. Modify
+/// requires parameters.
 fn check_parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<JsonObject>, String> {
     let verdict = decision.verdict;
     let schemas = request.parameters.as_ref().map(|schemas| &schemas.0);

@@ -14,7 +14,7 @@ use signoff_api::{
 pub(crate) enum GateSubject {
     /// The step at this position of its list, or no step.
     Step(Option<usize>),
-    /// The chosen route. The names are those of all routes.
+    /// The chosen route, with the names of all routes.
     Route(Vec<String>),
     /// The subtasks of the divided work, at most this number.
     Subtasks(usize),
@@ -28,9 +28,9 @@ pub(crate) enum GateSubject {
     Final(bool),
     /// The response of a step.
     Output,
-    /// A step that is about to begin, whose input has these fields.
+    /// A step that is about to begin, with the fields that Modify can replace.
     Start(&'static [&'static str]),
-    /// A failed step, whose input had these fields.
+    /// A failed step, with the fields that Modify can replace.
     Failure(&'static [&'static str]),
     /// A call of a tool, at a gate of this type.
     Call(GateType),

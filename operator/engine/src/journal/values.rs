@@ -77,7 +77,7 @@ impl References {
         }
     }
 
-    /// Checks that the values stay within the limits if the run also refers to these texts.
+    /// Checks that the values stay within the limits if the run also refers to the texts `more`.
     pub(crate) fn check_fit<'v>(&self, more: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
         let mut added = BTreeMap::new();
         for text in more {

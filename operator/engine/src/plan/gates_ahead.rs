@@ -15,7 +15,7 @@ pub struct GateAhead<'p> {
     pub approvers: &'p [Subject],
     /// The policy that added the gate; `None` for a gate of the author.
     pub added_by: Option<&'p str>,
-    /// Whether the gate asks whenever the run reaches it. If false, its condition or that of its step decides.
+    /// Whether the gate asks whenever the run reaches it. If false, a condition of the gate or of its step decides.
     pub is_certain: bool,
 }
 
@@ -169,7 +169,7 @@ fn gates_before(step: &PlannedStep) -> impl Iterator<Item = &PlannedStep> {
     step.start.as_deref().into_iter().chain(&step.policy_gates)
 }
 
-/// Returns the gates that follow the one at a path.
+/// Returns the gates that follow the gate at a path.
 fn gates_after<'p>(gates: impl Iterator<Item = &'p PlannedStep>, place: &str) -> impl Iterator<Item = &'p PlannedStep> {
     gates.skip_while(move |gate| gate.path != place).skip(1)
 }

@@ -162,7 +162,7 @@ pub(crate) struct PlannedRetry {
     pub(crate) factor: f64,
     pub(crate) max: Duration,
     pub(crate) jitter: f64,
-    /// Only failures of these classes or with these exit codes are retried; all failures if both are empty.
+    /// The classes of failures that are retried. If this list and `on_exit_codes` are empty, all failures are retried.
     on_reasons: Vec<String>,
     on_exit_codes: Vec<i32>,
 }
@@ -218,7 +218,7 @@ impl PlannedStep {
         }
     }
 
-    /// Sets the required beginning of every URL by which Modify can replace that of the reviewed step.
+    /// Sets the required beginning of every URL that Modify can give to the reviewed step.
     pub(super) fn limit_url(&mut self, begins: Option<&String>) {
         if let Action::Gate(gate) = &mut self.action {
             gate.url_begins = begins.cloned();
@@ -287,7 +287,7 @@ impl PlannedStep {
         matches!(&self.action, Action::Agent(agent) if plan.is_scripted(&agent.agent))
     }
 
-    /// Returns the gate, if the step is one.
+    /// Returns the gate, or `None` for another step.
     pub(crate) fn gate(&self) -> Option<&PlannedGate> {
         match &self.action {
             Action::Gate(gate) => Some(gate),
@@ -295,7 +295,7 @@ impl PlannedStep {
         }
     }
 
-    /// Returns the step with all of its gates.
+    /// Returns the gates of the step, followed by the step itself.
     pub(crate) fn with_its_gates(&self) -> impl Iterator<Item = &Self> {
         let output = self.output.iter().filter_map(|output| output.gate.as_deref());
         let escalation = self.escalation.iter().map(|(_, gate)| &**gate);
@@ -319,7 +319,7 @@ impl PlannedRetry {
         }
     }
 
-    /// Whether the class or the exit code of a failure is one that is retried.
+    /// Whether failures of this class or with this exit code are retried.
     pub(crate) fn covers(&self, failed: &StepRecord) -> bool {
         let class = failed.error.as_ref().map(|error| &error.class);
         let code = failed.facts.get("exitCode").and_then(|code| code.parse::<i32>().ok());
@@ -345,7 +345,7 @@ pub(crate) struct PlannedGate {
     pub(crate) spec: HitlStep,
     pub(crate) prompt: Template,
     pub(crate) context: Option<Template>,
-    /// The prompts and contexts of the gates that were merged into this one.
+    /// The prompts and contexts of the gates that were merged into this gate.
     pub(crate) merged: Vec<(Template, Option<Template>)>,
     /// A text that the request shows without rendering: the definition of the step before which a policy added the
     /// gate.
@@ -371,10 +371,10 @@ pub(crate) struct PlannedGate {
     pub(crate) excludes_editors: bool,
     /// The time within which all votes of a quorum must be given, if policies demand one.
     pub(crate) max_vote_age: Option<Span>,
-    /// The other gates that were merged into this one: their names, and the gates whose deciders they exclude.
+    /// The gates that were merged into this gate: the name of each, and the gates whose deciders it excludes.
     pub(crate) merged_gates: Vec<(String, Vec<String>)>,
-    /// The required beginning of every URL by which Modify can replace that of the reviewed step, if the step sends the
-    /// value of a Secret.
+    /// The required beginning of every URL that Modify can give to the reviewed step; `None` if the step sends no value
+    /// of a Secret.
     pub(crate) url_begins: Option<String>,
 }
 

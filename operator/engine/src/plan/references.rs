@@ -123,7 +123,7 @@ pub(super) fn with_decision(known: Known) -> Known {
     known.with("hitl", Members::fields(HITL)).with("hitl_response", Members::Open)
 }
 
-/// Adds the records of these steps to the names, by step name.
+/// Adds the records of `steps` to the names, by step name. `further` are additional fields of each record.
 pub(super) fn with_records<'s, 'a: 's>(
     known: Known,
     steps: impl Iterator<Item = &'s SpecStep<'a>>,

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::tools::{self, names};
 
-/// The name for all tools of a server together, after that of the server, as policies match it.
+/// The name that stands for all tools of a server, as policies match it: `crm.<any>`.
 const ANY: &str = "<any>";
 /// The maximum number of cached catalogues of a server. A run has at most four.
 const MOST_KEPT: usize = 8;

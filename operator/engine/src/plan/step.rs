@@ -50,7 +50,7 @@ pub(super) struct StepContext<'a> {
     pub(super) prefix: &'a str,
     /// The policy that added the step.
     pub(super) added_by: Option<&'a str>,
-    /// The step before which this one was added, and the fields of that step that Modify can change.
+    /// For a gate that a policy added before a step: the step, and the fields of the step that Modify can change.
     pub(super) before: Option<(&'a Step, &'static [&'static str])>,
     /// Whether a gate here can review a joined result.
     pub(super) result: bool,

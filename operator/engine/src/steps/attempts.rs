@@ -25,7 +25,7 @@ use crate::{
 /// The end of a step, or the request for a further approval.
 pub(crate) enum Performed {
     Ended(StepResult),
-    /// The call of a tool needs another approval of its gates before these attempts.
+    /// The call of a tool needs another approval of its gates before further attempts.
     AskAgain(Attempts),
 }
 

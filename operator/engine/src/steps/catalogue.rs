@@ -1,7 +1,7 @@
 //! The catalogues of servers in a run: the record of each, the catalogue that applies at a number of the journal, and
 //! the tools that an agent may call with it.
 //!
-//! **Invariant:** a server is asked for its tools only if no record has them. A replay asks nothing.
+//! **Invariant:** a server is asked for its tools only if no record has the tools. A replay sends no request.
 
 use signoff_api::{
     Digest, FailureClass, Seq,
@@ -49,8 +49,9 @@ impl<'a> Offered<'a> {
     }
 }
 
-/// Returns the number of the journal as of which an attempt that begins at `seq` reads the catalogue: that of the
-/// request at its gate, or that of the proposal of a tool's call, so that what runs is what people saw.
+/// Returns the number of the journal as of which an attempt that begins at `seq` reads the catalogue. The call of a
+/// tool reads the catalogue as of its proposal, and another attempt as of the request at its gate, so that what runs
+/// is what people saw.
 pub(super) fn catalogue_seq(invocation: &StepInvocation<'_>, seq: Seq) -> Seq {
     let is_call = invocation.step.is_tool() && !invocation.step.is_agent();
     let asked = if is_call { invocation.first_asked } else { invocation.last_asked };
@@ -98,7 +99,7 @@ fn last_attempt(run: &Run<'_>, server: &str, visit: i32) -> Option<StepRecord> {
 }
 
 /// Returns the servers whose catalogues an attempt at a step needs. The step of a tool needs none, because it runs
-/// after a turn that needed them.
+/// after a turn whose attempt needed the catalogues.
 pub(super) fn servers_of<'a>(run: &Run<'a>, step: &'a PlannedStep) -> &'a [String] {
     match &step.action {
         Action::Agent(agent) => run.plan.agents.get(&agent.agent).map_or(&[][..], |agent| agent.servers.as_slice()),

@@ -33,7 +33,7 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Returns the fields of `what`: those of `front` in this order, then the others in their own order.
+    /// Returns the fields of `what`: first the fields named in `front`, in this order, then the others.
     pub(crate) fn of(what: &impl Serialize, front: &[&'static str], first: &'static str) -> Result<Self, RenderError> {
         let Ok(Value::Object(mut rest)) = serde_json::to_value(what) else {
             return Err(RenderError::Invalid("it has no fields that could be shown".to_owned()));

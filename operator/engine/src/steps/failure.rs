@@ -30,14 +30,14 @@ use crate::{
     steps::{excerpt::Fields, request::ReviewSubject, sent},
 };
 
-/// The verdicts that repeat the step unchanged. A gate accepts a limited number of them. Modify changes the step, so
-/// its number is not limited.
+/// The verdicts that repeat the step unchanged. A gate accepts only a limited number of such verdicts. Modify changes
+/// the step, so the limit does not apply.
 const ASKS_AGAIN: [Verdict; 3] = [Verdict::Retry, Verdict::Defer, Verdict::Respond];
 
 /// A step that failed.
 pub(super) struct StepFailure {
     pub(super) error: StepError,
-    /// Whether a person rejected the answer of the step. Then the run ends, and parallel branches end too.
+    /// Whether a person rejected the answer of the step. If so, the run ends with all parallel branches.
     pub(super) by_a_person: bool,
 }
 
@@ -49,7 +49,7 @@ impl StepFailure {
 
 /// The consequence of a failure after which the run goes on.
 pub(super) enum FailureAction {
-    /// Repeat the step with these changes.
+    /// Repeat the step with changes of people, or unchanged if there are none.
     Again(Override),
     /// The step counts as skipped.
     Skip,

@@ -140,7 +140,7 @@ pub(super) async fn decide_after<'a>(
     }
 }
 
-/// Returns the gate without the verdicts by which it would ask again, if people have given them [`MOST_AGAIN`] times.
+/// Returns the gate. Once people have given the verdicts `again` [`MOST_AGAIN`] times, the gate no longer allows them.
 fn without_spent_verdicts<'g>(
     run: &Run<'_>,
     gate: &'g PlannedStep,

@@ -1,4 +1,4 @@
-//! The gates before a step: the author's gate and those of policies. Each shows exactly the call that runs.
+//! The gates before a step: the author's gate and the gates of policies. Each shows exactly the call that runs.
 //!
 //! All gates show the same rendering of the call. It is rendered as of the first request, and only a Modify by a person
 //! changes it. After a change every gate of a policy asks again.

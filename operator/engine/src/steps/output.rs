@@ -51,7 +51,7 @@ pub(crate) struct AnswerParser<'r> {
 
 /// The result of reading an answer.
 pub(super) enum AnswerResult {
-    /// The answer is this text.
+    /// The answer is accepted, with this text.
     Accepted(String),
     /// The answer is requested again.
     Again,

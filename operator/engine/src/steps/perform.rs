@@ -91,7 +91,7 @@ struct OngoingStep<'r, 'a> {
     turn: Turn,
 }
 
-/// The state of a step between two activities. The numbers are those of attempts.
+/// The state of a step between two activities. Each number is the number of an attempt.
 enum StepState<'a> {
     /// The gates ask, and then the attempts are made.
     Opening(Attempts, Vec<GateBefore<'a>>),
@@ -149,7 +149,7 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         }
     }
 
-    /// Returns the gates before an attempt: those of policies always, that of the author at first and after a change.
+    /// Returns the gates before an attempt: the gates of policies, and with `with_own` also the author's gate.
     fn gates(&self, with_own: bool) -> Vec<GateBefore<'a>> {
         self.own_gate.iter().filter(|_| with_own).chain(&self.policy_gates).cloned().collect()
     }
@@ -203,8 +203,8 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         self.run.state.borrow().journal.get(path, attempt).map(|record| record.seq)
     }
 
-    /// Returns the state after attempts without a valid approval for another one: back to the gates if the last attempt
-    /// can be repeated, else the state of its result.
+    /// Returns the state after attempts without a valid approval for another attempt: back to the gates if the last
+    /// attempt can be repeated, else the state of its result.
     async fn judge_attempt(&self, first: &ActivityKey, last: StepRecord, further: i32) -> StepState<'a> {
         if is_tool_changed(&last) {
             // The catalogue is read again, and the gates ask about the new definition. An agent receives the error
@@ -232,8 +232,8 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         StepState::after_attempt(last)
     }
 
-    /// Whether another attempt at a call needs another approval: the outcome of the last one is unknown, or an equal
-    /// call was made since the first one.
+    /// Whether another attempt at a call needs another approval: people were asked about the call, or an equal call was
+    /// made since the first attempt.
     async fn needs_approval(&self, first: &ActivityKey, next: i32) -> bool {
         let next = ActivityKey { attempt: next, ..first.clone() };
         !self.invocation.step.is_agent()

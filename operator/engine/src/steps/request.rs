@@ -370,8 +370,8 @@ fn render_joined<'t>(scope: &Scope, templates: impl Iterator<Item = &'t Template
     Ok(texts.join("\n\n"))
 }
 
-/// Returns the gate's own quorum, followed by those of policies. The quorum of a gate of a policy has its name, because
-/// the author may give a gate the same name, and neither can replace the other.
+/// Returns the gate's own quorum, followed by the quorums of policies. The source of the own quorum names the policy
+/// that added the gate, because an author can give a gate the same name.
 pub(super) fn quorums(step: &PlannedStep, gate: &PlannedGate) -> Vec<Quorum> {
     let name = format!("gate {}", step.name);
     let own = Quorum {

@@ -25,7 +25,7 @@ pub(crate) enum Selection {
 }
 
 impl ToolList {
-    /// Returns the list of these entries.
+    /// Parses the entries of a list as an author wrote them.
     pub(crate) fn of(entries: &[String]) -> Self {
         let mut list = Self::default();
         for entry in entries {

@@ -119,7 +119,7 @@ fn reviewed_digest<'a>(
     Ok(Some(Digest::of_bytes(text.as_bytes())))
 }
 
-/// Returns the edits of a value with these origins, newest first, and the paths of the steps whose answers were cut.
+/// Returns the edits among the origins of a value, newest first, and the paths of the steps whose answers were cut.
 /// The origins of rendered texts are included; each text is followed once.
 pub(crate) fn edits_of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edit>, BTreeSet<String>), RenderError> {
     let mut followed = BTreeSet::new();

@@ -32,8 +32,8 @@ pub(crate) enum RecordNamespace {
     Visited,
 }
 
-/// For each step of a list the number at which its first record ended. It is computed once for each state of a journal,
-/// identified by the journal's last number.
+/// For each step of a list the number at which its first record ended, cached with the last number of the journal from
+/// which the ends were computed.
 pub(crate) type FirstEnds = Rc<RefCell<Option<(Seq, Rc<[Option<Seq>]>)>>>;
 
 /// The scope of a list of steps in a run.

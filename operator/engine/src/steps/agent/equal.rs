@@ -44,7 +44,7 @@ impl EqualCalls {
         path: &str,
         proposal: &Proposal,
     ) -> Option<Self> {
-        // Several tools can run one step: it is repeatable only if all of them say so.
+        // Several tools can run one step: the step is repeatable only if all tools declare it.
         let mut tools = run.plan.tools.tools.values().filter(|other| other.step.name == tool.step.name);
         if tool.is_repeatable() && tools.all(PlannedTool::is_repeatable) {
             return None;
@@ -102,9 +102,8 @@ impl EqualCalls {
         self.search_made(run, seq, |made| made.max_by_key(|record| record.done).cloned())
     }
 
-    /// Whether an equal call was made after people were asked at a number of the journal, so that their decision is
-    /// outdated. Waits until no equal call is in flight. `followed` is the number of the event that already followed
-    /// their decision.
+    /// Whether a decision of people is outdated, because an equal call was made after they were asked at `asked`. Waits
+    /// until no equal call is in flight. `followed` is the number of the event that already followed the decision.
     pub(super) async fn is_outdated(&self, run: &Run<'_>, asked: Seq, followed: Option<Seq>) -> bool {
         if followed.is_none() {
             self.wait_until_settled(run).await;

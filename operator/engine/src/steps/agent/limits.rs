@@ -1,4 +1,4 @@
-//! The limits on calls: those of a turn, of its agent, and of each agent that called that agent.
+//! The limits on calls: of a turn, of its agent, and of each agent that called the agent.
 
 use signoff_api::{RecordPath, Seq};
 
@@ -14,7 +14,7 @@ pub(super) struct BeyondLimits {
     pub(super) why: String,
     /// The position of the first call of the turn beyond the limit.
     pub(super) first: usize,
-    /// The reason why the call at `first` is not made. It can be another limit than that of `why`.
+    /// The reason why the call at `first` is not made. Another limit than in `why` can be the reason.
     pub(super) why_first: String,
 }
 
@@ -58,8 +58,7 @@ pub(super) fn limits(run: &Run<'_>, path: &str, ended: Seq) -> Vec<(i32, usize)>
     steps_around(path).filter_map(limit_of).collect()
 }
 
-/// Returns the path of each step of an agent around a turn, the outermost first. The last path is that of the turn
-/// itself.
+/// Returns the path of each step of an agent around a turn, the outermost first. The last step is the step of the turn.
 fn steps_around(path: &str) -> impl Iterator<Item = &str> {
     RecordPath::new(path).agents_around().map(RecordPath::as_str)
 }

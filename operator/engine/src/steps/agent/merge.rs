@@ -165,7 +165,7 @@ impl DeadlineSource {
     }
 }
 
-/// Merges a group into one gate. `excluded` are user names that cannot decide, in addition to those of the gates.
+/// Merges a group into one gate. `excluded` are further user names that cannot decide.
 ///
 /// # Errors
 /// The group is empty.

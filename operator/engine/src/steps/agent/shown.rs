@@ -249,8 +249,7 @@ fn repetition_lines(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: 
     Ok(lines)
 }
 
-/// Returns the outcomes of the calls that the run made before a number of the journal, the newest last, without those
-/// of the call at `own`.
+/// Returns the outcomes of the calls that the run made before `seq`, the newest last, without the call at `own`.
 fn earlier_calls(run: &Run<'_>, own: &str, seq: Seq) -> Vec<String> {
     let state = run.state.borrow();
     // The record of an agent ends with its first turn. If that turn called tools, the answer is in a record of its own.

@@ -31,7 +31,8 @@ pub(super) struct ToolCallSite<'a> {
     pub(super) tool: &'a PlannedTool,
     /// The record path of the call, which ends with `.call-N`.
     pub(super) path: String,
-    /// The scope of its templates and of those of its gates, with `args`, `tool`, `effects`, `agent` and `agents`.
+    /// The scope for the templates of the tool's step and of the gates, with `args`, `tool`, `effects`, `agent` and
+    /// `agents`.
     pub(super) scope: StepScope<'a>,
     pub(super) seen: Seq,
     /// The attempts that its gates are asked about.
@@ -57,7 +58,7 @@ pub(super) struct Proposal {
     pub(super) input: Option<Digest>,
     /// The digest that the approval binds.
     pub(super) digest: Digest,
-    /// The key of the calls equal to this one; `None` if the call can be made again.
+    /// The key of equal calls; `None` if the call can be made again.
     pub(super) equal: Option<EqualCalls>,
 }
 
@@ -81,7 +82,7 @@ pub(super) struct TurnSite<'t, 'a> {
     pub(super) siblings: Vec<SiblingCall>,
     /// The paths of the earlier calls of the conversation that the model received with this turn.
     pub(super) told: Rc<BTreeSet<String>>,
-    /// The number of its calls, including those that were not recorded.
+    /// The number of calls of the turn, including calls that were not recorded.
     pub(super) count: usize,
     /// For each call its number among the equal calls of the turn, from 1, and their count.
     pub(super) equal: Vec<(usize, usize)>,
