@@ -122,7 +122,7 @@ impl AnswerShape {
         let shape_of = |schema: &Value| schema.as_object().map_or(Self::Any, Self::of_schema);
         let properties = schema.get("properties").and_then(Value::as_object);
         Self::Value {
-            kinds: kinds(schema),
+            kinds: allowed_kinds(schema),
             fields: properties.into_iter().flatten().map(|(name, schema)| (name.clone(), shape_of(schema))).collect(),
             is_closed: schema.get("additionalProperties") == Some(&Value::Bool(false)),
             items: Box::new(schema.get("items").map_or(Self::Any, shape_of)),
@@ -130,7 +130,7 @@ impl AnswerShape {
     }
 }
 
-fn kinds(schema: &Map<String, Value>) -> Vec<Kind> {
+fn allowed_kinds(schema: &Map<String, Value>) -> Vec<Kind> {
     let mut kinds = match schema.get("type") {
         Some(Value::String(name)) => Vec::from_iter(Kind::from_schema_type(name)),
         Some(Value::Array(names)) => {

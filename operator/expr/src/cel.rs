@@ -117,7 +117,7 @@ impl Condition {
     /// Returns the parts of answers that this condition reads and that the schemas of the answers do not guarantee.
     /// `consequence` is the part of the message about a condition that cannot be evaluated.
     pub fn read_problems(&self, known: &Known, consequence: &str) -> BTreeSet<ReadProblem> {
-        self.tree.as_ref().map(|tree| reads::problems(tree, known, consequence)).unwrap_or_default()
+        self.tree.as_ref().map(|tree| reads::find_problems(tree, known, consequence)).unwrap_or_default()
     }
 
     /// Evaluates the condition in `scope`.
@@ -133,7 +133,7 @@ impl Condition {
             Ok(value::Value::Bool(holds)) => Ok(holds),
             Ok(other) => Err(Fault::new(1, format!("a condition must be true or false, this one is {}", other.kind()))
                 .into_error(&self.what)),
-            Err(fault) => Err(fault.located(scope).into_error(&self.what)),
+            Err(fault) => Err(fault.with_place(scope).into_error(&self.what)),
         }
     }
 
@@ -147,7 +147,7 @@ impl Condition {
         };
         evaluate::evaluate(tree, scope)
             .and_then(|value| value.into_json(tree.at))
-            .map_err(|fault| fault.located(scope).into_error(&self.what))
+            .map_err(|fault| fault.with_place(scope).into_error(&self.what))
     }
 }
 
@@ -188,8 +188,8 @@ impl Fault {
         Self { sort, ..Self::new(at, format!("a number here is {why}")) }
     }
 
-    /// Adds the path of a number that cannot be read.
-    fn located(self, scope: &Scope) -> Self {
+    /// Returns this error with the place of the number in the scope, if a number cannot be read.
+    fn with_place(self, scope: &Scope) -> Self {
         let Sort::Number(address, why) = self.sort else { return self };
         match scope.place_of(address) {
             Some(place) => Self { problem: place.problem(why), ..self },

@@ -39,9 +39,9 @@ pub fn extract_where(text: &str, accept: impl Fn(&Value) -> bool) -> Option<Valu
         return Some(whole);
     }
     let mut attempts = Attempts { places: MAX_ATTEMPTS, bytes: MAX_READ_BYTES };
-    fenced(text)
-        .find_map(|block| first_container(block, &mut attempts, &accept))
-        .or_else(|| first_container(text, &mut attempts, &accept))
+    fenced_blocks(text)
+        .find_map(|block| find_container(block, &mut attempts, &accept))
+        .or_else(|| find_container(text, &mut attempts, &accept))
 }
 
 /// Returns the largest index up to `limit` that is a character boundary.
@@ -49,42 +49,42 @@ fn floor_char_boundary(text: &str, limit: usize) -> usize {
     (0..=limit.min(text.len())).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0)
 }
 
-/// Returns the contents of the fenced blocks that are marked as JSON, or not marked at all.
-fn fenced(text: &str) -> impl Iterator<Item = &str> {
+/// Returns the contents of the fenced blocks that are marked as JSON or have no mark.
+fn fenced_blocks(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         loop {
             let (_, after) = rest.split_once("```")?;
             let (tag, body) = after.split_once('\n')?;
             let (block, next) = body.split_once("```").unwrap_or((body, ""));
+            rest = next;
             let tag = tag.trim();
             if tag.is_empty() || tag.eq_ignore_ascii_case("json") {
-                rest = next;
                 return Some(block);
             }
-            rest = next;
         }
     })
 }
 
-/// Returns the first object or array in `text` that parses and is accepted.
-fn first_container(text: &str, attempts: &mut Attempts, accept: &impl Fn(&Value) -> bool) -> Option<Value> {
+/// Returns the first object or array in `text` that parses and is accepted, or `None` if `attempts` or the [`budget`]
+/// is used up before.
+fn find_container(text: &str, attempts: &mut Attempts, accept: &impl Fn(&Value) -> bool) -> Option<Value> {
     let mut from = 0;
     while let Some(offset) = text.get(from..)?.find(['{', '[']) {
         attempts.places = attempts.places.checked_sub(1)?;
         let start = from + offset;
-        let (found, read) = match reader::first(&text[start..]) {
-            Ok((value, read)) => (Some(text::clean_json(value)), read),
-            Err(read) => (None, read),
+        let (container, bytes) = match reader::read_first(&text[start..]) {
+            Ok((value, bytes)) => (Some(text::clean_json(value)), bytes),
+            Err(bytes) => (None, bytes),
         };
-        budget::charge(read).ok()?;
-        from = match found {
+        budget::charge(bytes).ok()?;
+        from = match container {
             Some(value) if accept(&value) => return Some(value),
-            // Valid JSON that is not accepted: continue after it, not inside.
-            Some(_) => start + read.max(1),
+            // After valid JSON that is not accepted, the search continues behind the JSON and not inside of it.
+            Some(_) => start + bytes.max(1),
             _ => start + 1,
         };
-        attempts.bytes = attempts.bytes.checked_sub(read)?;
+        attempts.bytes = attempts.bytes.checked_sub(bytes)?;
     }
     None
 }

@@ -16,7 +16,7 @@ pub fn nearest<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
     let similar = known.into_iter().filter_map(|word| {
         let known = normalize(word);
         let shorter = known.len().min(typed.len());
-        let edits = distance(&typed, &known, (shorter / 3).max(1))?;
+        let edits = count_edits(&typed, &known, (shorter / 3).max(1))?;
         // A word of one letter must keep its letter.
         (edits < shorter.max(1)).then_some((edits, word))
     });
@@ -38,7 +38,7 @@ pub(super) fn is_near(typed: &str, name: &str) -> bool {
     let name: Vec<char> = name.chars().take(64).map(replace_underscore).collect();
     let allowed = if name.len() < 4 { 1 } else { 2 };
     let prefix = !typed.is_empty() && name.starts_with(&typed) && name.get(typed.len()) == Some(&'-');
-    prefix || distance(&typed, &name, allowed).is_some()
+    prefix || count_edits(&typed, &name, allowed).is_some()
 }
 
 fn replace_underscore(c: char) -> char {
@@ -47,7 +47,7 @@ fn replace_underscore(c: char) -> char {
 
 /// Returns the number of edits between two words, or `None` if it is more than `maximum`. Two swapped neighbors count
 /// as one.
-fn distance(a: &[char], b: &[char], maximum: usize) -> Option<usize> {
+fn count_edits(a: &[char], b: &[char], maximum: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > maximum {
         return None;
     }

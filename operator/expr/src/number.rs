@@ -84,12 +84,13 @@ fn has_inexact(value: &Value) -> bool {
     }
 }
 
-/// Walks a value and returns the first result of `wanted`. `path` is then the path of its part.
+/// Walks a value and its parts, and returns the first result of `wanted`. `path` is then the path of the part for which
+/// `wanted` gave the result.
 pub fn find<T>(value: &Value, path: &mut Vec<String>, wanted: &impl Fn(&Value) -> Option<T>) -> Option<T> {
     if let Some(found) = wanted(value) {
         return Some(found);
     }
-    let mut within = |name: String, inner: &Value| {
+    let mut find_within = |name: String, inner: &Value| {
         path.push(name);
         let found = find(inner, path, wanted);
         if found.is_none() {
@@ -98,8 +99,8 @@ pub fn find<T>(value: &Value, path: &mut Vec<String>, wanted: &impl Fn(&Value) -
         found
     };
     match value {
-        Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| within(at.to_string(), item)),
-        Value::Object(fields) => fields.iter().find_map(|(name, inner)| within(name.clone(), inner)),
+        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| find_within(index.to_string(), item)),
+        Value::Object(fields) => fields.iter().find_map(|(name, inner)| find_within(name.clone(), inner)),
         _ => None,
     }
 }

@@ -22,7 +22,8 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a literal pattern, and reports constructs that RE2 does not read.
+    /// Compiles a literal pattern. Unlike in [`Self::compile`], the error names the pattern and the construct that RE2
+    /// does not read or reads differently.
     ///
     /// # Errors
     /// The problem and the remedy, for the author of the pattern.
@@ -54,7 +55,7 @@ impl Pattern {
         Ok(Self { regex, states: states(&read) })
     }
 
-    /// Returns the charge for matching a text of `bytes` bytes, in bytes.
+    /// Returns the charge, in bytes, for matching a text of `bytes` bytes.
     pub(super) fn cost(&self, bytes: usize) -> usize {
         bytes.saturating_mul(1 + self.states / 8)
     }
@@ -68,15 +69,15 @@ impl Pattern {
     }
 }
 
-/// Returns the maximum number of states of a pattern that are active for one character, with repetitions expanded. For
-/// a text that is not a regular expression it is the largest number.
+/// Returns the maximum number of states of a pattern that are active for one character, with repetitions expanded.
+/// Returns `usize::MAX` for a text that is not a regular expression.
 #[must_use]
 pub fn states(pattern: &str) -> usize {
-    regex_syntax::Parser::new().parse(pattern).map_or(usize::MAX, |hir| hir_states(&hir))
+    regex_syntax::Parser::new().parse(pattern).map_or(usize::MAX, |hir| count_states(&hir))
 }
 
-fn hir_states(hir: &Hir) -> usize {
-    let sum = |parts: &[Hir]| parts.iter().fold(1_usize, |sum, part| sum.saturating_add(hir_states(part)));
+fn count_states(hir: &Hir) -> usize {
+    let sum = |parts: &[Hir]| parts.iter().fold(1_usize, |sum, part| sum.saturating_add(count_states(part)));
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,
         HirKind::Literal(literal) => literal.0.len(),
@@ -85,9 +86,9 @@ fn hir_states(hir: &Hir) -> usize {
         HirKind::Class(_) => 1,
         HirKind::Repetition(repetition) => {
             let maximum = repetition.max.unwrap_or(repetition.min.saturating_add(1)).max(1);
-            hir_states(&repetition.sub).saturating_add(1).saturating_mul(usize::try_from(maximum).unwrap_or(usize::MAX))
+            count_states(&repetition.sub).saturating_add(1).saturating_mul(usize::try_from(maximum).unwrap_or(usize::MAX))
         }
-        HirKind::Capture(capture) => hir_states(&capture.sub).saturating_add(2),
+        HirKind::Capture(capture) => count_states(&capture.sub).saturating_add(2),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => sum(parts),
     }
 }

@@ -100,8 +100,8 @@ impl Known {
         Self::default()
     }
 
-    /// Sets the names of all steps and of the step of the expression, so that a reference to a step on which it does
-    /// not depend gets the remedy `dependsOn`.
+    /// Sets the names of all steps and of the step of the expression, so that a reference to a step of the
+    /// run for which that step does not wait gets the remedy `dependsOn`.
     #[must_use]
     pub fn of_step(mut self, own: &str, all: &Arc<BTreeSet<String>>) -> Self {
         self.steps = Some((Arc::clone(all), own.to_owned()));
@@ -150,14 +150,14 @@ pub fn check(references: &BTreeSet<Reference>, known: &Known, what: &str) -> Vec
         .collect()
 }
 
-/// Follows a reference as far as shapes are known, or returns the remedy.
+/// Follows a reference as far as shapes are known. Returns the remedy if a member does not exist and is not optional.
 fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
     let is_guarded = |depth: usize| reference.optional && depth == reference.members.len();
     let Some(mut shape) = known.roots.get(&reference.root) else {
         if is_guarded(0) {
             return Ok(());
         }
-        return Err(remedy(&reference.root, known.roots.keys(), ""));
+        return Err(describe_remedy(&reference.root, known.roots.keys(), ""));
     };
     let mut path = reference.root.clone();
     for (index, member) in reference.members.iter().enumerate() {
@@ -169,7 +169,7 @@ fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
                 None if index == 0 && path == "steps" && known.is_other_step(name) => {
                     return Err(format!("this step does not wait for {name}: add it to dependsOn, such as [{name}]"));
                 }
-                None => return Err(remedy(name, fields.keys(), &path)),
+                None => return Err(describe_remedy(name, fields.keys(), &path)),
             },
             (Members::Fields(_), Member::Position(_)) => {
                 return Err(format!("`{path}` has fields, not positions; write a field's name"));
@@ -177,7 +177,7 @@ fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
             (Members::Records(records), Member::Name(name)) => match records.iter().rev().find(|(n, _)| n == name) {
                 Some((_, next)) => next,
                 None if is_guarded(index + 1) => return Ok(()),
-                None => return Err(remedy(name, records.iter().map(|(n, _)| n), &path)),
+                None => return Err(describe_remedy(name, records.iter().map(|(n, _)| n), &path)),
             },
             (Members::Records(records), Member::Position(position)) => match entry_at(records, *position) {
                 Some((_, next)) => next,
@@ -201,11 +201,11 @@ fn entry_at<T>(list: &[T], position: i64) -> Option<&T> {
     }
 }
 
-/// Returns the existing names under `path` that can replace `name`: similar names if there are any, else all (up to
-/// ten).
-pub(super) fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>, path: &str) -> String {
+/// Returns the remedy for a missing `name` under `path`: similar existing names, else all existing names (up to ten).
+/// Without existing names it says so.
+pub(super) fn describe_remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>, path: &str) -> String {
     let existing: Vec<&str> = existing.map(String::as_str).collect();
-    let render = |candidate: &&str| {
+    let render_name = |candidate: &&str| {
         if path.is_empty() {
             format!("`{candidate}`")
         } else if is_identifier(candidate) {
@@ -214,7 +214,7 @@ pub(super) fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>,
             format!("`{path}['{candidate}']`")
         }
     };
-    let near: Vec<String> = existing.iter().filter(|candidate| is_near(name, candidate)).take(3).map(render).collect();
+    let near: Vec<String> = existing.iter().filter(|candidate| is_near(name, candidate)).take(3).map(render_name).collect();
     if !near.is_empty() {
         return format!("did you mean {}?", near.join(" or "));
     }
@@ -227,7 +227,7 @@ pub(super) fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>,
             format!("`{path}` has no members here")
         };
     }
-    let listed: Vec<String> = existing.iter().take(10).map(render).collect();
+    let listed: Vec<String> = existing.iter().take(10).map(render_name).collect();
     let more = if existing.len() > 10 { ", …" } else { "" };
     format!("there are {}{more}", listed.join(", "))
 }

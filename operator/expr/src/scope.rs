@@ -131,16 +131,16 @@ impl Records {
 }
 
 impl Root {
-    /// Returns the value for the template engine, and whether a number in it cannot be read.
-    pub(super) fn jinja_of(&self, name: &str) -> (minijinja::Value, bool) {
+    /// Returns the value for the template engine, and whether the value has a number that cannot be read.
+    pub(super) fn to_jinja(&self, name: &str) -> (minijinja::Value, bool) {
         let mut place = Place { root: name.to_owned(), path: Vec::new() };
         match self {
-            Root::Json(value) => place.jinja_of(value),
+            Root::Json(value) => place.convert_root(value),
             Root::Records(records) => {
                 let mut has_inexact = false;
                 let mut convert = |(name, value): &(String, Value)| {
                     place.path = vec![name.clone()];
-                    let (value, is_inexact) = place.jinja_of(value);
+                    let (value, is_inexact) = place.convert_root(value);
                     has_inexact |= is_inexact;
                     value
                 };
@@ -153,7 +153,7 @@ impl Root {
 }
 
 impl Place {
-    fn jinja_of(&mut self, value: &Value) -> (minijinja::Value, bool) {
+    fn convert_root(&mut self, value: &Value) -> (minijinja::Value, bool) {
         match number::first_inexact(value) {
             None => (minijinja::Value::from(Serde(value)), false),
             Some(_) => (self.convert(value), true),
@@ -168,18 +168,18 @@ impl Place {
                 None => Serde(value).into(),
             },
             Value::Array(items) => {
-                let items = items.iter().enumerate().map(|(at, item)| self.within(at.to_string(), item));
+                let items = items.iter().enumerate().map(|(index, item)| self.convert_part(index.to_string(), item));
                 items.collect::<Vec<_>>().into()
             }
             Value::Object(fields) => {
-                let fields = fields.iter().map(|(name, inner)| (name.clone(), self.within(name.clone(), inner)));
+                let fields = fields.iter().map(|(name, inner)| (name.clone(), self.convert_part(name.clone(), inner)));
                 minijinja::Value::from_pairs(fields)
             }
             Value::Null | Value::Bool(_) | Value::String(_) => Serde(value).into(),
         }
     }
 
-    fn within(&mut self, name: String, value: &Value) -> minijinja::Value {
+    fn convert_part(&mut self, name: String, value: &Value) -> minijinja::Value {
         self.path.push(name);
         let converted = self.convert(value);
         self.path.pop();

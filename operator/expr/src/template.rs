@@ -85,10 +85,10 @@ impl Template {
         &self.references
     }
 
-    /// Returns advice if this template puts a value into JSON without escaping it. `is_plain` says whether an
+    /// Returns advice about each value that this template puts into JSON without an escape. `is_plain` says whether an
     /// expression is never a text.
     pub fn json_advice(&self, is_plain: impl Fn(&str) -> bool) -> Vec<String> {
-        body::advice(&self.source, is_plain)
+        body::advise(&self.source, is_plain)
     }
 
     /// Renders this template with `scope` to at most 256 KiB, cleaned like [`text::clean`].
@@ -119,7 +119,7 @@ impl Template {
         url::assemble(&framed).map_err(to_error)
     }
 
-    /// Renders the text of the engine, without cleaning.
+    /// Renders this template by `engine` to a text that is not cleaned. Only the used values of the scope are converted.
     fn render_by(
         &self,
         engine: &minijinja::Environment<'_>,
@@ -127,12 +127,12 @@ impl Template {
         max_bytes: usize,
     ) -> Result<String, LanguageError> {
         super::budget::charge(0).map_err(|_| LanguageError::Stopped { what: self.what.clone() })?;
-        // Only used values are converted, because a scope can hold the results of a hundred steps.
+        // A scope can hold the results of a hundred steps.
         let names: BTreeSet<&str> = self.references.iter().map(|r| r.root.as_str()).collect();
         let mut values: BTreeMap<String, minijinja::Value> = BTreeMap::new();
         let mut has_inexact = false;
         for (name, root) in names.into_iter().filter_map(|name| Some((name, scope.root(name)?))) {
-            let (value, is_inexact) = root.jinja_of(name);
+            let (value, is_inexact) = root.to_jinja(name);
             has_inexact |= is_inexact;
             values.insert(name.to_owned(), value);
         }
@@ -145,7 +145,7 @@ impl Template {
                 .template_from_str(&self.source)
                 .and_then(|template| {
                     let plain = &get_compiled_template(&template).instructions;
-                    let (metered, blocks) = (metered::metered(plain, has_inexact), BTreeMap::new());
+                    let (metered, blocks) = (metered::add_charging_instructions(plain, has_inexact), BTreeMap::new());
                     let mut rendered_text = String::new();
                     let mut output = make_string_output(&mut rendered_text);
                     eval(engine, &metered, values, &blocks, &mut output, AutoEscape::None)?;

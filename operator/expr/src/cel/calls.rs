@@ -3,7 +3,7 @@
 //! Unknown functions and wrong arguments are refused here, so that they cannot occur during an evaluation.
 
 use super::Fault;
-use super::parse::{Parsed, Parser, deepest};
+use super::parse::{Parsed, Parser, max_depth};
 use super::signature::{self, Function};
 use super::tree::{Comprehension, Macro, Node, NodeKind};
 use crate::pattern;
@@ -23,27 +23,27 @@ pub(super) const MACROS: [(&str, Macro); 6] = [
 ];
 
 impl Parser {
-    pub(super) fn function(&mut self, name: String, at: usize) -> Parsed {
-        let mut arguments = self.separated(")", Self::expression)?;
+    pub(super) fn parse_function(&mut self, name: String, at: usize) -> Parsed {
+        let mut arguments = self.parse_separated(")", Self::parse_expression)?;
         if name == HAS {
             return match arguments.pop() {
-                Some(Node { depth, kind: NodeKind::Select { of, field }, .. }) if arguments.is_empty() => {
-                    self.node(at, depth, NodeKind::Has { of, field })
+                Some(Node { depth, kind: NodeKind::Select { holder, field }, .. }) if arguments.is_empty() => {
+                    self.new_node(at, depth, NodeKind::Has { holder, field })
                 }
                 _ => Err(Fault::new(at, "`has` takes one field, as in `has(inputs.note)`")),
             };
         }
-        self.call(name, arguments, false, at)
+        self.new_call(name, arguments, false, at)
     }
 
-    pub(super) fn method(&mut self, of: Node, name: String, at: usize) -> Parsed {
+    pub(super) fn parse_method(&mut self, target: Node, name: String, at: usize) -> Parsed {
         let Some((_, macro_)) = MACROS.into_iter().find(|(known, _)| *known == name) else {
-            let mut arguments = vec![of];
-            arguments.extend(self.separated(")", Self::expression)?);
+            let mut arguments = vec![target];
+            arguments.extend(self.parse_separated(")", Self::parse_expression)?);
             if name == MATCHES {
-                return self.matches(arguments, at);
+                return self.parse_matches(arguments, at);
             }
-            return self.call(name, arguments, true, at);
+            return self.new_call(name, arguments, true, at);
         };
         if self.in_comprehension {
             return Err(Fault::limit(
@@ -54,7 +54,7 @@ impl Parser {
             ));
         }
         self.in_comprehension = true;
-        let parts = self.separated(")", Self::expression);
+        let parts = self.parse_separated(")", Self::parse_expression);
         self.in_comprehension = false;
         let mut parts = parts?.into_iter();
         let (variable, second, third, rest) = (parts.next(), parts.next(), parts.next(), parts.next());
@@ -68,17 +68,17 @@ impl Parser {
             (Some(filter), Some(body), None) if macro_ == Macro::Map => (Some(filter), body),
             _ => return Err(usage()),
         };
-        let below = of.depth.max(body.depth).max(filter.as_ref().map_or(0, |f| f.depth));
-        self.node(
+        let below = target.depth.max(body.depth).max(filter.as_ref().map_or(0, |f| f.depth));
+        self.new_node(
             at,
             below,
-            NodeKind::Comprehension(Box::new(Comprehension { macro_, range: of, variable, filter, body })),
+            NodeKind::Comprehension(Box::new(Comprehension { macro_, range: target, variable, filter, body })),
         )
     }
 
     /// Parses `text.matches('pattern')`. The pattern must be a literal, so that it is checked before a run and no other
     /// text is compiled.
-    fn matches(&mut self, mut arguments: Vec<Node>, at: usize) -> Parsed {
+    fn parse_matches(&mut self, mut arguments: Vec<Node>, at: usize) -> Parsed {
         let (pattern, text) = match (arguments.pop(), arguments.pop(), arguments.len()) {
             (Some(pattern), Some(text), 0) => (pattern, text),
             _ => return Err(Fault::new(at, "`matches` takes one pattern")),
@@ -91,15 +91,15 @@ impl Parser {
         };
         let pattern = pattern::Pattern::compile_literal(source).map_err(|problem| Fault::new(pattern.at, problem))?;
         let below = text.depth;
-        self.node(at, below, NodeKind::Matches { text: Box::new(text), pattern })
+        self.new_node(at, below, NodeKind::Matches { text: Box::new(text), pattern })
     }
 
-    fn call(&mut self, name: String, arguments: Vec<Node>, method: bool, at: usize) -> Parsed {
-        let Some((function, minimum, maximum)) = Function::find(&name, method) else {
-            return Err(Fault::new(at, signature::unknown(&name, method)));
+    fn new_call(&mut self, name: String, arguments: Vec<Node>, is_method: bool, at: usize) -> Parsed {
+        let Some((function, minimum, maximum)) = Function::find(&name, is_method) else {
+            return Err(Fault::new(at, signature::describe_unknown(&name, is_method)));
         };
         if !(minimum..=maximum).contains(&arguments.len()) {
-            let receiver = usize::from(method);
+            let receiver = usize::from(is_method);
             return Err(Fault::new(
                 at,
                 format!(
@@ -113,6 +113,6 @@ impl Parser {
                 ),
             ));
         }
-        self.node(at, deepest(&arguments), NodeKind::Call { function, arguments })
+        self.new_node(at, max_depth(&arguments), NodeKind::Call { function, arguments })
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::Fault;
 use super::functions;
 use super::tree::{Comprehension, Macro, Node, NodeKind, Operator};
-use super::value::{Evaluated, Text, Value, equal, order};
+use super::value::{Evaluated, Text, Value, are_equal, compare_values};
 use crate::{Scope, budget};
 
 /// The maximum number of elements of a list that is created or iterated over.
@@ -48,7 +48,7 @@ impl Work {
 
 /// Returns the value of `tree` in `scope`.
 pub(super) fn evaluate<'a>(tree: &'a Node, scope: &'a Scope) -> Evaluated<'a> {
-    Evaluator { scope, work: Work { left: Cell::new(MAX_WORK) } }.value(tree, None)
+    Evaluator { scope, work: Work { left: Cell::new(MAX_WORK) } }.evaluate(tree, None)
 }
 
 struct Evaluator<'a> {
@@ -60,7 +60,7 @@ struct Evaluator<'a> {
 type Local<'l, 'a> = Option<(&'l str, &'l Value<'a>)>;
 
 impl<'a> Evaluator<'a> {
-    fn value(&self, node: &'a Node, local: Local<'_, 'a>) -> Evaluated<'a> {
+    fn evaluate(&self, node: &'a Node, local: Local<'_, 'a>) -> Evaluated<'a> {
         let at = node.at;
         self.work.spend(1, at)?;
         match &node.kind {
@@ -69,48 +69,48 @@ impl<'a> Evaluator<'a> {
             NodeKind::Int(int) => Ok(Value::Int(*int)),
             NodeKind::Double(double) => Ok(Value::Double(*double)),
             NodeKind::Text(text) => Ok(Value::Text(Text::Borrowed(text))),
-            NodeKind::Name(name) => self.variable(name, local, at),
-            NodeKind::Not(of) => self.bool(of, local).map(|b| Value::Bool(!b)),
-            NodeKind::And(terms) => self.logical(terms, false, local),
-            NodeKind::Or(terms) => self.logical(terms, true, local),
+            NodeKind::Name(name) => self.read_variable(name, local, at),
+            NodeKind::Not(operand) => self.evaluate_bool(operand, local).map(|b| Value::Bool(!b)),
+            NodeKind::And(terms) => self.evaluate_logical(terms, false, local),
+            NodeKind::Or(terms) => self.evaluate_logical(terms, true, local),
             NodeKind::Conditional { test, yes, no } => {
-                let chosen = if self.bool(test, local)? { yes } else { no };
-                self.value(chosen, local)
+                let chosen = if self.evaluate_bool(test, local)? { yes } else { no };
+                self.evaluate(chosen, local)
             }
-            NodeKind::Comprehension(comprehension) => self.comprehension(comprehension, local, at),
-            _ => self.composite(node, local),
+            NodeKind::Comprehension(comprehension) => self.evaluate_comprehension(comprehension, local, at),
+            _ => self.evaluate_composite(node, local),
         }
     }
 
-    /// Evaluates the other nodes of [`Self::value`]. It is a separate function to keep the frame of the recursion
+    /// Evaluates the other nodes of [`Self::evaluate`]. It is a separate function to keep the frame of the recursion
     /// small.
-    fn composite(&self, node: &'a Node, local: Local<'_, 'a>) -> Evaluated<'a> {
+    fn evaluate_composite(&self, node: &'a Node, local: Local<'_, 'a>) -> Evaluated<'a> {
         let at = node.at;
         match &node.kind {
-            NodeKind::Select { of, field } => {
-                let of = self.value(of, local)?;
-                self.member(&of, &Value::Text(Text::Borrowed(field)), at)
+            NodeKind::Select { holder, field } => {
+                let holder = self.evaluate(holder, local)?;
+                self.read_member(&holder, &Value::Text(Text::Borrowed(field)), at)
             }
-            NodeKind::Index { of, key } => {
-                let of = self.value(of, local)?;
-                let key = self.value(key, local)?;
-                self.member(&of, &key, at)
+            NodeKind::Index { holder, key } => {
+                let holder = self.evaluate(holder, local)?;
+                let key = self.evaluate(key, local)?;
+                self.read_member(&holder, &key, at)
             }
-            NodeKind::Has { of, field } => {
-                let of = self.value(of, local)?;
-                of.has(field, &self.work, at).map(Value::Bool)
+            NodeKind::Has { holder, field } => {
+                let holder = self.evaluate(holder, local)?;
+                holder.has(field, &self.work, at).map(Value::Bool)
             }
-            NodeKind::Negate(of) => match self.value(of, local)? {
+            NodeKind::Negate(operand) => match self.evaluate(operand, local)? {
                 Value::Int(int) => int.checked_neg().map(Value::Int).ok_or_else(|| functions::overflow(at)),
                 Value::Double(double) => Ok(Value::Double(-double)),
                 other => Err(Fault::evaluation(at, format!("{} cannot be negated", other.kind()))),
             },
             NodeKind::Binary { operator, left, right } => {
-                let left = self.value(left, local)?;
-                let right = self.value(right, local)?;
-                self.binary(*operator, left, right, at)
+                let left = self.evaluate(left, local)?;
+                let right = self.evaluate(right, local)?;
+                self.evaluate_binary(*operator, left, right, at)
             }
-            NodeKind::Matches { text, pattern } => match self.value(text, local)? {
+            NodeKind::Matches { text, pattern } => match self.evaluate(text, local)? {
                 Value::Text(text) => {
                     // Matching costs more per byte than reading.
                     self.work.spend(1000, at)?;
@@ -121,17 +121,17 @@ impl<'a> Evaluator<'a> {
             },
             NodeKind::Call { function, arguments } => {
                 let arguments =
-                    arguments.iter().map(|argument| self.value(argument, local)).collect::<Result<Vec<_>, _>>()?;
+                    arguments.iter().map(|argument| self.evaluate(argument, local)).collect::<Result<Vec<_>, _>>()?;
                 functions::call(*function, &arguments, &self.work, at)
             }
-            NodeKind::List(elements) => self.list(elements.iter().map(|element| self.value(element, local)), at),
-            NodeKind::Map(entries) => self.map(entries, local),
+            NodeKind::List(elements) => self.collect_list(elements.iter().map(|element| self.evaluate(element, local)), at),
+            NodeKind::Map(entries) => self.evaluate_map(entries, local),
             // The caller evaluates the other nodes.
             _ => Err(Fault::evaluation(at, "this expression has no value")),
         }
     }
 
-    fn variable(&self, name: &str, local: Local<'_, 'a>, at: usize) -> Evaluated<'a> {
+    fn read_variable(&self, name: &str, local: Local<'_, 'a>, at: usize) -> Evaluated<'a> {
         if let Some((_, value)) = local.filter(|(variable, _)| *variable == name) {
             return Ok(value.clone());
         }
@@ -141,19 +141,19 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn member(&self, of: &Value<'a>, key: &Value<'a>, at: usize) -> Evaluated<'a> {
-        of.get(key, &self.work, at)?.ok_or_else(|| {
+    fn read_member(&self, holder: &Value<'a>, key: &Value<'a>, at: usize) -> Evaluated<'a> {
+        holder.get(key, &self.work, at)?.ok_or_else(|| {
             let missing = match key {
                 Value::Text(name) => format!("member `{}`", crate::text::display(name.as_str(), 40)),
                 Value::Int(position) => format!("element {position}"),
                 _ => "such member".to_owned(),
             };
-            Fault::evaluation(at, format!("{} has no {missing}; {}", of.kind(), of.describe_members()))
+            Fault::evaluation(at, format!("{} has no {missing}; {}", holder.kind(), holder.describe_members()))
         })
     }
 
-    fn bool(&self, node: &'a Node, local: Local<'_, 'a>) -> Result<bool, Fault> {
-        match self.value(node, local)? {
+    fn evaluate_bool(&self, node: &'a Node, local: Local<'_, 'a>) -> Result<bool, Fault> {
+        match self.evaluate(node, local)? {
             Value::Bool(b) => Ok(b),
             other => Err(Fault::evaluation(
                 node.at,
@@ -164,10 +164,10 @@ impl<'a> Evaluator<'a> {
 
     /// Evaluates `&&` and `||`. As in CEL, a term equal to `decisive` decides, even if other terms are faults;
     /// otherwise the first fault is returned.
-    fn logical(&self, terms: &'a [Node], decisive: bool, local: Local<'_, 'a>) -> Evaluated<'a> {
+    fn evaluate_logical(&self, terms: &'a [Node], decisive: bool, local: Local<'_, 'a>) -> Evaluated<'a> {
         let mut fault = None;
         for term in terms {
-            match self.bool(term, local) {
+            match self.evaluate_bool(term, local) {
                 Ok(b) if b == decisive => return Ok(Value::Bool(decisive)),
                 Ok(_) => {}
                 Err(new) => fault = fault.or(Some(new)),
@@ -176,14 +176,14 @@ impl<'a> Evaluator<'a> {
         fault.map_or(Ok(Value::Bool(!decisive)), Err)
     }
 
-    fn binary(&self, operator: Operator, left: Value<'a>, right: Value<'a>, at: usize) -> Evaluated<'a> {
+    fn evaluate_binary(&self, operator: Operator, left: Value<'a>, right: Value<'a>, at: usize) -> Evaluated<'a> {
         let compare = |accept: fn(std::cmp::Ordering) -> bool| {
             // "Not a number" is not less than, equal to or greater than any value.
-            order(&left, &right, &self.work, at).map(|o| Value::Bool(o.is_some_and(accept)))
+            compare_values(&left, &right, &self.work, at).map(|o| Value::Bool(o.is_some_and(accept)))
         };
         match operator {
-            Operator::Equal => equal(&left, &right, &self.work, at).map(Value::Bool),
-            Operator::NotEqual => equal(&left, &right, &self.work, at).map(|b| Value::Bool(!b)),
+            Operator::Equal => are_equal(&left, &right, &self.work, at).map(Value::Bool),
+            Operator::NotEqual => are_equal(&left, &right, &self.work, at).map(|b| Value::Bool(!b)),
             Operator::Less => compare(|o| o.is_lt()),
             Operator::LessOrEqual => compare(|o| o.is_le()),
             Operator::Greater => compare(|o| o.is_gt()),
@@ -193,11 +193,11 @@ impl<'a> Evaluator<'a> {
                 let length = left.length().unwrap_or(0).saturating_add(right.length().unwrap_or(0));
                 self.work.spend(length, at)?;
                 match (left.elements(at)?, right.elements(at)?) {
-                    (Some(left), Some(right)) => self.list(left.into_iter().chain(right).map(Ok), at),
-                    _ => functions::arithmetic(operator, &left, &right, &self.work, at),
+                    (Some(left), Some(right)) => self.collect_list(left.into_iter().chain(right).map(Ok), at),
+                    _ => functions::calculate(operator, &left, &right, &self.work, at),
                 }
             }
-            _ => functions::arithmetic(operator, &left, &right, &self.work, at),
+            _ => functions::calculate(operator, &left, &right, &self.work, at),
         }
     }
 
@@ -219,14 +219,14 @@ impl<'a> Evaluator<'a> {
             }
         };
         for item in &items {
-            if equal(item, needle, &self.work, at)? {
+            if are_equal(item, needle, &self.work, at)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn list(&self, items: impl Iterator<Item = Evaluated<'a>>, at: usize) -> Evaluated<'a> {
+    fn collect_list(&self, items: impl Iterator<Item = Evaluated<'a>>, at: usize) -> Evaluated<'a> {
         let mut list = Vec::new();
         for item in items {
             if list.len() == MAX_LIST {
@@ -238,26 +238,26 @@ impl<'a> Evaluator<'a> {
         Ok(Value::List(Rc::new(list)))
     }
 
-    fn map(&self, entries: &'a [(Node, Node)], local: Local<'_, 'a>) -> Evaluated<'a> {
+    fn evaluate_map(&self, entries: &'a [(Node, Node)], local: Local<'_, 'a>) -> Evaluated<'a> {
         let mut map: Vec<(Value<'a>, Value<'a>)> = Vec::new();
         for (key_node, value) in entries {
-            let key = self.value(key_node, local)?;
+            let key = self.evaluate(key_node, local)?;
             if !matches!(key, Value::Bool(_) | Value::Int(_) | Value::Text(_)) {
                 return Err(Fault::evaluation(key_node.at, format!("{} cannot be a key", key.kind())));
             }
             for (existing, _) in &map {
-                if equal(existing, &key, &self.work, key_node.at)? {
+                if are_equal(existing, &key, &self.work, key_node.at)? {
                     return Err(Fault::evaluation(key_node.at, "duplicate key in the map"));
                 }
             }
-            let value = self.value(value, local)?;
+            let value = self.evaluate(value, local)?;
             map.push((key, value));
         }
         Ok(Value::Map(Rc::new(map)))
     }
 
-    fn comprehension(&self, c: &'a Comprehension, local: Local<'_, 'a>, at: usize) -> Evaluated<'a> {
-        let range = self.value(&c.range, local)?;
+    fn evaluate_comprehension(&self, c: &'a Comprehension, local: Local<'_, 'a>, at: usize) -> Evaluated<'a> {
+        let range = self.evaluate(&c.range, local)?;
         if range.length().is_some_and(|length| length > MAX_LIST) {
             return Err(too_long(at));
         }
@@ -267,7 +267,7 @@ impl<'a> Evaluator<'a> {
                 return Err(Fault::evaluation(at, format!("{} cannot be iterated over", range.kind())));
             }
         };
-        let test = |item: &Value<'a>| self.bool(&c.body, Some((&c.variable, item)));
+        let test = |item: &Value<'a>| self.evaluate_bool(&c.body, Some((&c.variable, item)));
         match c.macro_ {
             Macro::Exists | Macro::All => {
                 let decisive = c.macro_ == Macro::Exists;
@@ -302,11 +302,11 @@ impl<'a> Evaluator<'a> {
                 for item in &items {
                     let local = Some((c.variable.as_str(), item));
                     let is_included = match &c.filter {
-                        Some(filter) => self.bool(filter, local)?,
+                        Some(filter) => self.evaluate_bool(filter, local)?,
                         None => true,
                     };
                     if is_included {
-                        results.push(self.value(&c.body, local)?);
+                        results.push(self.evaluate(&c.body, local)?);
                     }
                 }
                 Ok(Value::List(Rc::new(results)))

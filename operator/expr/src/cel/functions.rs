@@ -21,7 +21,7 @@ pub(super) fn overflow(at: usize) -> Fault {
 }
 
 /// Evaluates `+ - * / %` of numbers, and `+` of texts. Both sides must have the same type.
-pub(super) fn arithmetic<'a>(
+pub(super) fn calculate<'a>(
     operator: Operator,
     left: &Value<'a>,
     right: &Value<'a>,
@@ -85,7 +85,7 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>], work: &Work,
     match function {
         Function::Dyn => return Ok(first.clone()),
         Function::Size => {
-            return first.size().and_then(count).ok_or_else(wrong);
+            return first.size().and_then(to_int).ok_or_else(wrong);
         }
         Function::Int | Function::Double | Function::String | Function::Bool => {
             return convert(function, first, at)?.ok_or_else(wrong);
@@ -109,7 +109,7 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>], work: &Work,
         (Function::UpperAscii, _, _) => text.to_ascii_uppercase().into(),
         (Function::Trim, _, _) => text.trim().to_owned().into(),
         (Function::IndexOf, Some(part), _) => match text.find(part) {
-            Some(byte) => count(text[..byte].chars().count()).ok_or_else(wrong)?,
+            Some(byte) => to_int(text[..byte].chars().count()).ok_or_else(wrong)?,
             None => Value::Int(-1),
         },
         (Function::Split, Some(separator), _) => split(text, separator, at)?,
@@ -126,7 +126,7 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>], work: &Work,
     Ok(value)
 }
 
-fn count<'a>(n: usize) -> Option<Value<'a>> {
+fn to_int<'a>(n: usize) -> Option<Value<'a>> {
     i64::try_from(n).ok().map(Value::Int)
 }
 

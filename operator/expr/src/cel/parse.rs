@@ -4,7 +4,7 @@
 //! own length in time or a few dozen frames of stack.
 
 use super::Fault;
-use super::token::{Token, Word, words};
+use super::token::{PlacedToken, Token, tokenize};
 use super::tree::{Node, NodeKind, Operator};
 
 /// The maximum length of the source, in characters.
@@ -71,16 +71,16 @@ pub(super) fn parse(source: &str) -> Parsed {
     if start.starts_with("{{") || start.starts_with("{%") {
         return Err(Fault::new(1, TEMPLATE));
     }
-    let mut parser = Parser { words: words(source)?, next: 0, nodes: 0, nesting: 0, in_comprehension: false };
-    let tree = parser.expression()?;
-    match &parser.word().token {
+    let mut parser = Parser { tokens: tokenize(source)?, next: 0, nodes: 0, nesting: 0, in_comprehension: false };
+    let tree = parser.parse_expression()?;
+    match &parser.current().token {
         Token::End => Ok(tree),
         found => Err(parser.unexpected(found, "an operator or the end")),
     }
 }
 
 pub(super) struct Parser {
-    words: Vec<Word>,
+    tokens: Vec<PlacedToken>,
     next: usize,
     nodes: usize,
     nesting: usize,
@@ -90,37 +90,37 @@ pub(super) struct Parser {
 
 impl Parser {
     /// Returns the current token. The last token is the end, which is never consumed.
-    fn word(&self) -> &Word {
-        &self.words[self.next.min(self.words.len() - 1)]
+    fn current(&self) -> &PlacedToken {
+        &self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
     fn at(&self) -> usize {
-        self.word().at
+        self.current().at
     }
 
     fn advance(&mut self) -> Token {
-        let token = self.word().token.clone();
+        let token = self.current().token.clone();
         self.next += 1;
         token
     }
 
-    fn sees(&self, symbol: &str) -> bool {
-        matches!(&self.word().token, Token::Symbol(s) if *s == symbol)
+    fn is_at(&self, symbol: &str) -> bool {
+        matches!(&self.current().token, Token::Symbol(s) if *s == symbol)
     }
 
     fn accept(&mut self, symbol: &str) -> bool {
-        let seen = self.sees(symbol);
-        if seen {
+        let is_accepted = self.is_at(symbol);
+        if is_accepted {
             self.next += 1;
         }
-        seen
+        is_accepted
     }
 
     fn expect(&mut self, symbol: &str) -> Result<(), Fault> {
         if self.accept(symbol) {
             return Ok(());
         }
-        Err(self.unexpected(&self.word().token, &format!("`{symbol}`")))
+        Err(self.unexpected(&self.current().token, &format!("`{symbol}`")))
     }
 
     fn unexpected(&self, found: &Token, wanted: &str) -> Fault {
@@ -137,8 +137,9 @@ impl Parser {
         Fault::new(self.at(), format!("found {} where {wanted} was expected{hint}", found.describe()))
     }
 
-    /// Creates a node, and checks the limits of the number of nodes and the depth.
-    pub(super) fn node(&mut self, at: usize, below: usize, kind: NodeKind) -> Parsed {
+    /// Creates a node, within the limits of the number of nodes and of the depth. `below` is the depth of the deepest
+    /// child.
+    pub(super) fn new_node(&mut self, at: usize, below: usize, kind: NodeKind) -> Parsed {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return Err(Fault::limit(
@@ -158,8 +159,8 @@ impl Parser {
         Ok(Node { at, depth, kind })
     }
 
-    /// Runs `inner` one bracket or sign deeper.
-    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Fault>) -> Result<T, Fault> {
+    /// Runs the parser `inner` one bracket or sign deeper, within [`MAX_NESTING`].
+    fn parse_nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Fault>) -> Result<T, Fault> {
         if self.nesting == MAX_NESTING {
             return Err(Fault::limit(
                 self.at(),
@@ -172,154 +173,154 @@ impl Parser {
         result
     }
 
-    pub(super) fn expression(&mut self) -> Parsed {
+    pub(super) fn parse_expression(&mut self) -> Parsed {
         let at = self.at();
-        let test = self.or()?;
+        let test = self.parse_or()?;
         if !self.accept("?") {
             return Ok(test);
         }
-        let yes = self.or()?;
+        let yes = self.parse_or()?;
         self.expect(":")?;
-        let no = self.nested(Self::expression)?;
+        let no = self.parse_nested(Self::parse_expression)?;
         let below = test.depth.max(yes.depth).max(no.depth);
-        self.node(at, below, NodeKind::Conditional { test: Box::new(test), yes: Box::new(yes), no: Box::new(no) })
+        self.new_node(at, below, NodeKind::Conditional { test: Box::new(test), yes: Box::new(yes), no: Box::new(no) })
     }
 
-    fn or(&mut self) -> Parsed {
-        self.run("||", Self::and, NodeKind::Or)
+    fn parse_or(&mut self) -> Parsed {
+        self.parse_terms("||", Self::parse_and, NodeKind::Or)
     }
 
-    fn and(&mut self) -> Parsed {
-        self.run("&&", |parser| parser.binary(0), NodeKind::And)
+    fn parse_and(&mut self) -> Parsed {
+        self.parse_terms("&&", |parser| parser.parse_binary(0), NodeKind::And)
     }
 
-    /// Parses terms joined by one logical operator to one node.
-    fn run(&mut self, symbol: &str, term: fn(&mut Self) -> Parsed, kind: fn(Vec<Node>) -> NodeKind) -> Parsed {
+    /// Parses terms between which `symbol` stands. Several terms become one node of `kind`.
+    fn parse_terms(&mut self, symbol: &str, term: fn(&mut Self) -> Parsed, kind: fn(Vec<Node>) -> NodeKind) -> Parsed {
         let at = self.at();
         let first = term(self)?;
-        if !self.sees(symbol) {
+        if !self.is_at(symbol) {
             return Ok(first);
         }
         let mut terms = vec![first];
         while self.accept(symbol) {
             terms.push(term(self)?);
         }
-        self.node(at, deepest(&terms), kind(terms))
+        self.new_node(at, max_depth(&terms), kind(terms))
     }
 
-    fn operator(&self, level: usize) -> Option<Operator> {
-        let word = match &self.word().token {
+    fn find_operator(&self, level: usize) -> Option<Operator> {
+        let written = match &self.current().token {
             Token::Symbol(symbol) => symbol,
             Token::Name(name) => name.as_str(),
             _ => return None,
         };
-        LEVELS[level].iter().find(|(symbol, _)| *symbol == word).map(|(_, operator)| *operator)
+        LEVELS[level].iter().find(|(symbol, _)| *symbol == written).map(|(_, operator)| *operator)
     }
 
-    /// Parses operators of one level, which are left-associative.
-    fn binary(&mut self, level: usize) -> Parsed {
+    /// Parses the operators of a level and of all higher levels. Operators of the same level are left-associative.
+    fn parse_binary(&mut self, level: usize) -> Parsed {
         if level == LEVELS.len() {
-            return self.unary();
+            return self.parse_unary();
         }
-        let mut left = self.binary(level + 1)?;
-        while let Some(operator) = self.operator(level) {
+        let mut left = self.parse_binary(level + 1)?;
+        while let Some(operator) = self.find_operator(level) {
             let at = self.at();
             self.next += 1;
-            let right = self.binary(level + 1)?;
+            let right = self.parse_binary(level + 1)?;
             let below = left.depth.max(right.depth);
-            left = self.node(at, below, NodeKind::Binary { operator, left: Box::new(left), right: Box::new(right) })?;
+            left = self.new_node(at, below, NodeKind::Binary { operator, left: Box::new(left), right: Box::new(right) })?;
         }
         Ok(left)
     }
 
-    fn unary(&mut self) -> Parsed {
+    fn parse_unary(&mut self) -> Parsed {
         let at = self.at();
         if self.accept("!") {
-            let of = self.nested(Self::unary)?;
-            let below = of.depth;
-            return self.node(at, below, NodeKind::Not(Box::new(of)));
+            let operand = self.parse_nested(Self::parse_unary)?;
+            let below = operand.depth;
+            return self.new_node(at, below, NodeKind::Not(Box::new(operand)));
         }
         if self.accept("-") {
             // The smallest integer has no positive counterpart, so the sign belongs to the number.
-            if let Token::Int(magnitude) = self.word().token {
+            if let Token::Int(magnitude) = self.current().token {
                 self.next += 1;
                 let value = 0_i64
                     .checked_sub_unsigned(magnitude)
                     .ok_or_else(|| Fault::new(at, "the number is beyond 64-bit signed integers"))?;
-                let number = self.node(at, 0, NodeKind::Int(value))?;
-                return self.members(number);
+                let number = self.new_node(at, 0, NodeKind::Int(value))?;
+                return self.parse_members(number);
             }
-            let of = self.nested(Self::unary)?;
-            let below = of.depth;
-            return self.node(at, below, NodeKind::Negate(Box::new(of)));
+            let operand = self.parse_nested(Self::parse_unary)?;
+            let below = operand.depth;
+            return self.new_node(at, below, NodeKind::Negate(Box::new(operand)));
         }
-        let of = self.primary()?;
-        self.members(of)
+        let value = self.parse_primary()?;
+        self.parse_members(value)
     }
 
     /// Parses `.field`, `.method(…)` and `[key]` after a value.
-    fn members(&mut self, mut of: Node) -> Parsed {
+    fn parse_members(&mut self, mut value: Node) -> Parsed {
         loop {
             let at = self.at();
             if self.accept(".") {
                 let Token::Name(name) = self.advance() else {
                     self.next -= 1;
-                    return Err(self.unexpected(&self.word().token, "a field's name"));
+                    return Err(self.unexpected(&self.current().token, "a field's name"));
                 };
-                of = if self.accept("(") {
-                    self.nested(|parser| parser.method(of, name, at))?
+                value = if self.accept("(") {
+                    self.parse_nested(|parser| parser.parse_method(value, name, at))?
                 } else {
-                    let below = of.depth;
-                    self.node(at, below, NodeKind::Select { of: Box::new(of), field: name })?
+                    let below = value.depth;
+                    self.new_node(at, below, NodeKind::Select { holder: Box::new(value), field: name })?
                 };
             } else if self.accept("[") {
                 let position = self.at();
-                let key = self.nested(Self::expression)?;
+                let key = self.parse_nested(Self::parse_expression)?;
                 self.expect("]")?;
-                if let (NodeKind::Int(..0), false) = (&key.kind, matches!(of.kind, NodeKind::Map(_))) {
+                if let (NodeKind::Int(..0), false) = (&key.kind, matches!(value.kind, NodeKind::Map(_))) {
                     let why = "positions count from 0: the last one of a list `l` is `l[size(l) - 1]`";
                     return Err(Fault::new(position, why));
                 }
-                let below = of.depth.max(key.depth);
-                of = self.node(at, below, NodeKind::Index { of: Box::new(of), key: Box::new(key) })?;
-            } else if self.sees("{") {
+                let below = value.depth.max(key.depth);
+                value = self.new_node(at, below, NodeKind::Index { holder: Box::new(value), key: Box::new(key) })?;
+            } else if self.is_at("{") {
                 return Err(Fault::new(at, "messages are not available in conditions; write a map, as in `{'a': 1}`"));
             } else {
-                return Ok(of);
+                return Ok(value);
             }
         }
     }
 
-    fn primary(&mut self) -> Parsed {
+    fn parse_primary(&mut self) -> Parsed {
         let at = self.at();
         match self.advance() {
             Token::Int(magnitude) => {
                 let value = i64::try_from(magnitude)
                     .map_err(|_| Fault::new(at, "the number is beyond 64-bit signed integers"))?;
-                self.node(at, 0, NodeKind::Int(value))
+                self.new_node(at, 0, NodeKind::Int(value))
             }
-            Token::Double(value) => self.node(at, 0, NodeKind::Double(value)),
-            Token::Text(text) => self.node(at, 0, NodeKind::Text(text)),
-            Token::Name(name) => self.name(name, at),
+            Token::Double(value) => self.new_node(at, 0, NodeKind::Double(value)),
+            Token::Text(text) => self.new_node(at, 0, NodeKind::Text(text)),
+            Token::Name(name) => self.parse_name(name, at),
             Token::Symbol("(") => {
-                let inner = self.nested(Self::expression)?;
+                let inner = self.parse_nested(Self::parse_expression)?;
                 self.expect(")")?;
                 Ok(inner)
             }
             Token::Symbol("[") => {
-                let elements = self.nested(|parser| parser.separated("]", Self::expression))?;
-                self.node(at, deepest(&elements), NodeKind::List(elements))
+                let elements = self.parse_nested(|parser| parser.parse_separated("]", Self::parse_expression))?;
+                self.new_node(at, max_depth(&elements), NodeKind::List(elements))
             }
             Token::Symbol("{") => {
-                let entries = self.nested(|parser| {
-                    parser.separated("}", |parser| {
-                        let key = parser.expression()?;
+                let entries = self.parse_nested(|parser| {
+                    parser.parse_separated("}", |parser| {
+                        let key = parser.parse_expression()?;
                         parser.expect(":")?;
-                        Ok((key, parser.expression()?))
+                        Ok((key, parser.parse_expression()?))
                     })
                 })?;
                 let below = entries.iter().map(|(key, value)| key.depth.max(value.depth)).max().unwrap_or(0);
-                self.node(at, below, NodeKind::Map(entries))
+                self.new_node(at, below, NodeKind::Map(entries))
             }
             found => {
                 self.next -= 1;
@@ -329,7 +330,7 @@ impl Parser {
     }
 
     /// Parses items between commas up to `close`; one trailing comma is allowed.
-    pub(super) fn separated<T>(
+    pub(super) fn parse_separated<T>(
         &mut self,
         close: &str,
         item: impl Fn(&mut Self) -> Result<T, Fault>,
@@ -346,7 +347,7 @@ impl Parser {
     }
 
     /// Parses an expression that begins with a name: a constant, a variable or a function.
-    fn name(&mut self, name: String, at: usize) -> Parsed {
+    fn parse_name(&mut self, name: String, at: usize) -> Parsed {
         let kind = match name.as_str() {
             "true" => NodeKind::Bool(true),
             "false" => NodeKind::Bool(false),
@@ -354,13 +355,13 @@ impl Parser {
             word if RESERVED.contains(&word) => {
                 return Err(Fault::new(at, format!("`{word}` is a reserved word and cannot be a variable")));
             }
-            _ if self.accept("(") => return self.nested(|parser| parser.function(name, at)),
+            _ if self.accept("(") => return self.parse_nested(|parser| parser.parse_function(name, at)),
             _ => NodeKind::Name(name),
         };
-        self.node(at, 0, kind)
+        self.new_node(at, 0, kind)
     }
 }
 
-pub(super) fn deepest(nodes: &[Node]) -> usize {
+pub(super) fn max_depth(nodes: &[Node]) -> usize {
     nodes.iter().map(|node| node.depth).max().unwrap_or(0)
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::tree::{Node, NodeKind, Operator};
 use crate::answer_shape::{AnswerShape, Kind};
-use crate::reference::{Known, Member, Reference, remedy};
+use crate::reference::{Known, Member, Reference, describe_remedy};
 
 /// A problem with a part of an answer that a condition reads.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +19,7 @@ pub struct ReadProblem {
 }
 
 /// Returns the problems of a condition, in the order of their texts.
-pub(super) fn problems(tree: &Node, known: &Known, consequence: &str) -> BTreeSet<ReadProblem> {
+pub(super) fn find_problems(tree: &Node, known: &Known, consequence: &str) -> BTreeSet<ReadProblem> {
     let mut reads = Reads { known, consequence, guarded: Vec::new(), found: BTreeSet::new() };
     reads.collect_guards(tree);
     reads.check_node(tree, None);
@@ -102,7 +102,7 @@ impl Reads<'_> {
         {
             let problem = format!(
                 "`{read}` is {0}{2}, and is compared with {1}: compare it with {0}, or correct the type",
-                either(&kinds),
+                join_kinds(&kinds),
                 first.name(),
                 self.source_of_shape(&read)
             );
@@ -113,8 +113,8 @@ impl Reads<'_> {
     /// Returns the source of the shape of a path for messages: the schema of an answer, or an empty text for a built-in
     /// type.
     fn source_of_shape(&self, read: &Reference) -> &'static str {
-        let at = self.known.answer(read).and_then(|(_, at)| at.checked_sub(1));
-        match at.and_then(|at| read.members.get(at)) {
+        let position = self.known.answer(read).and_then(|(_, depth)| depth.checked_sub(1));
+        match position.and_then(|position| read.members.get(position)) {
             Some(Member::Name(name)) if name == "response" => " by its outputSchema",
             _ => "",
         }
@@ -122,19 +122,19 @@ impl Reads<'_> {
 
     /// Returns the shape at a path, as far as it is known, and reports problems along the path.
     fn resolve_shape(&mut self, read: &Reference) -> Option<AnswerShape> {
-        let (answer, at) = self.known.answer(read)?;
+        let (answer, depth) = self.known.answer(read)?;
         let mut shape = answer;
         let path = |to: usize| {
             let members = read.members.iter().take(to).cloned().collect();
             Reference { root: read.root.clone(), members, optional: false }
         };
-        for (index, member) in read.members.iter().enumerate().skip(at) {
+        for (index, member) in read.members.iter().enumerate().skip(depth) {
             let (holder, part) = (path(index), path(index + 1));
             let is_guarded = self.guarded.iter().any(|guard| guard.root == part.root && guard.members == part.members);
             let (is_certain, problem) = match (shape, member) {
                 (AnswerShape::Any, _) => return None,
                 (AnswerShape::Unchecked, _) => {
-                    let step = path(at.saturating_sub(1));
+                    let step = path(depth.saturating_sub(1));
                     let name = match member {
                         Member::Name(name) => format!("a field such as `{}`", crate::text::display(name, 63)),
                         Member::Position(_) => "positions".to_owned(),
@@ -151,7 +151,7 @@ impl Reads<'_> {
                     true,
                     format!(
                         "`{holder}` is {}{}, and has no fields: read `{holder}` itself, or correct the schema",
-                        either(kinds),
+                        join_kinds(kinds),
                         self.source_of_shape(read)
                     ),
                 ),
@@ -159,7 +159,7 @@ impl Reads<'_> {
                     true,
                     format!(
                         "`{holder}` is {}{}, and has no positions: read `{holder}` itself, or correct the schema",
-                        either(kinds),
+                        join_kinds(kinds),
                         self.source_of_shape(read)
                     ),
                 ),
@@ -174,7 +174,7 @@ impl Reads<'_> {
                     }
                     None if is_guarded => return None,
                     None if *is_closed => {
-                        let instead = remedy(name, fields.keys(), &holder.to_string());
+                        let instead = describe_remedy(name, fields.keys(), &holder.to_string());
                         (
                             true,
                             format!(
@@ -198,8 +198,8 @@ impl Reads<'_> {
     }
 }
 
-/// Returns the names of the kinds.
-fn either(kinds: &[Kind]) -> String {
+/// Renders the kinds for a message: `a number or null`.
+fn join_kinds(kinds: &[Kind]) -> String {
     kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ")
 }
 

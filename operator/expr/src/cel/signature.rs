@@ -50,34 +50,41 @@ const FUNCTIONS: [Signature; 17] = [
 
 impl Function {
     /// Returns the function called `name` with its numbers of arguments, if it exists in this form.
-    pub(super) fn find(name: &str, method: bool) -> Option<(Function, usize, usize)> {
-        FUNCTIONS.into_iter().find(|f| f.0 == name && if method { f.3 } else { f.2 }).map(|f| (f.1, f.4, f.5))
+    pub(super) fn find(name: &str, is_method: bool) -> Option<(Function, usize, usize)> {
+        FUNCTIONS
+            .into_iter()
+            .find(|(known, _, function, method, ..)| *known == name && if is_method { *method } else { *function })
+            .map(|(_, function, _, _, minimum, maximum)| (function, minimum, maximum))
     }
 
     /// Returns the names of all functions in this form.
-    pub(super) fn names(method: bool) -> impl Iterator<Item = &'static str> {
-        FUNCTIONS.into_iter().filter(move |f| if method { f.3 } else { f.2 }).map(|f| f.0)
+    pub(super) fn names(is_method: bool) -> impl Iterator<Item = &'static str> {
+        FUNCTIONS
+            .into_iter()
+            .filter(move |(_, _, function, method, ..)| if is_method { *method } else { *function })
+            .map(|(name, ..)| name)
     }
 
     pub(super) fn name(self) -> &'static str {
-        FUNCTIONS.into_iter().find(|f| f.1 == self).map_or("", |f| f.0)
+        FUNCTIONS.into_iter().find(|(_, function, ..)| *function == self).map_or("", |(name, ..)| name)
     }
 }
 
-/// Returns the replacement for a function that does not exist.
-pub(super) fn unknown(name: &str, method: bool) -> String {
+/// Returns the problem of a function that does not exist: with the function that was probably meant, else with all
+/// functions.
+pub(super) fn describe_unknown(name: &str, is_method: bool) -> String {
     let near = match name {
         "lower" => Some("lowerAscii"),
         "upper" => Some("upperAscii"),
         "strip" => Some("trim"),
         "len" | "length" => Some("size"),
-        _ => Function::names(method).find(|candidate| is_near(name, candidate)),
+        _ => Function::names(is_method).find(|candidate| is_near(name, candidate)),
     };
-    let sort = if method { "method" } else { "function" };
+    let sort = if is_method { "method" } else { "function" };
     match near {
         Some(near) => format!("there is no {sort} `{name}`; did you mean `{near}`?"),
         None => {
-            let all: Vec<&str> = Function::names(method).collect();
+            let all: Vec<&str> = Function::names(is_method).collect();
             format!("there is no {sort} `{name}`; there are {}", all.join(", "))
         }
     }

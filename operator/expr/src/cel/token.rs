@@ -4,7 +4,7 @@ use super::Fault;
 
 /// A token and the column (1-based, in characters) at which it starts.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Word {
+pub(super) struct PlacedToken {
     pub(super) token: Token,
     pub(super) at: usize,
 }
@@ -41,18 +41,18 @@ const SYMBOLS: [&str; 25] = [
 ];
 
 /// Splits a source into tokens, of which the last is [`Token::End`].
-pub(super) fn words(source: &str) -> Result<Vec<Word>, Fault> {
+pub(super) fn tokenize(source: &str) -> Result<Vec<PlacedToken>, Fault> {
     let chars: Vec<char> = source.chars().collect();
     let mut lexer = Lexer { chars, next: 0 };
-    let mut words = Vec::new();
+    let mut tokens = Vec::new();
     loop {
         lexer.skip_blank();
         let at = lexer.next + 1;
-        let token = lexer.token(at)?;
-        let end = token == Token::End;
-        words.push(Word { token, at });
-        if end {
-            return Ok(words);
+        let token = lexer.read_token(at)?;
+        let is_end = token == Token::End;
+        tokens.push(PlacedToken { token, at });
+        if is_end {
+            return Ok(tokens);
         }
     }
 }
@@ -87,24 +87,24 @@ impl Lexer {
         }
     }
 
-    fn token(&mut self, at: usize) -> Result<Token, Fault> {
+    fn read_token(&mut self, at: usize) -> Result<Token, Fault> {
         let Some(c) = self.peek(0) else {
             return Ok(Token::End);
         };
         if c.is_ascii_digit() || (c == '.' && self.peek(1).is_some_and(|d| d.is_ascii_digit())) {
-            return self.number(at);
+            return self.read_number(at);
         }
         if c == '\'' || c == '"' {
-            return self.text(false, at);
+            return self.read_text(false, at);
         }
         if c.is_ascii_alphabetic() || c == '_' {
-            let quoted = |ahead| matches!(self.peek(ahead), Some('\'' | '"'));
+            let is_quote = |ahead| matches!(self.peek(ahead), Some('\'' | '"'));
             match c {
-                'r' | 'R' if quoted(1) => {
+                'r' | 'R' if is_quote(1) => {
                     self.next += 1;
-                    return self.text(true, at);
+                    return self.read_text(true, at);
                 }
-                'b' | 'B' if quoted(1) => {
+                'b' | 'B' if is_quote(1) => {
                     return Err(Fault::new(at, "bytes are not available in conditions; use a text"));
                 }
                 _ => {}
@@ -126,30 +126,30 @@ impl Lexer {
         ))
     }
 
-    fn number(&mut self, at: usize) -> Result<Token, Fault> {
+    fn read_number(&mut self, at: usize) -> Result<Token, Fault> {
         if self.starts_with("0x") || self.starts_with("0X") {
             self.next += 2;
             let digits = self.take_while(|c| c.is_ascii_hexdigit());
             let value =
                 u64::from_str_radix(&digits, 16).map_err(|_| Fault::new(at, "not a hexadecimal 64-bit number"))?;
-            return self.after_number(Token::Int(value), at);
+            return self.check_end_of_number(Token::Int(value), at);
         }
         let mut digits = self.take_while(|c| c.is_ascii_digit());
-        let mut whole = true;
+        let mut is_integer = true;
         if self.peek(0) == Some('.') && self.peek(1).is_some_and(|c| c.is_ascii_digit()) {
-            whole = false;
+            is_integer = false;
             self.next += 1;
             digits.push('.');
             digits.push_str(&self.take_while(|c| c.is_ascii_digit()));
         }
         let sign = usize::from(matches!(self.peek(1), Some('+' | '-')));
         if matches!(self.peek(0), Some('e' | 'E')) && self.peek(1 + sign).is_some_and(|c| c.is_ascii_digit()) {
-            whole = false;
+            is_integer = false;
             digits.extend(self.chars[self.next..=self.next + sign].iter());
             self.next += 1 + sign;
             digits.push_str(&self.take_while(|c| c.is_ascii_digit()));
         }
-        let token = if whole {
+        let token = if is_integer {
             Token::Int(digits.parse().map_err(|_| Fault::new(at, "the number is beyond 64-bit signed integers"))?)
         } else {
             let value: f64 = digits.parse().map_err(|_| Fault::new(at, "not a number"))?;
@@ -158,10 +158,10 @@ impl Lexer {
             }
             Token::Double(value)
         };
-        self.after_number(token, at)
+        self.check_end_of_number(token, at)
     }
 
-    fn after_number(&self, token: Token, at: usize) -> Result<Token, Fault> {
+    fn check_end_of_number(&self, token: Token, at: usize) -> Result<Token, Fault> {
         match self.peek(0) {
             Some('u' | 'U') => {
                 Err(Fault::new(at, "unsigned numbers are not available in conditions; leave out the `u`"))
@@ -173,8 +173,8 @@ impl Lexer {
         }
     }
 
-    /// Reads a text in single, double or triple quotes. A `raw` text has no escapes.
-    fn text(&mut self, raw: bool, at: usize) -> Result<Token, Fault> {
+    /// Reads a text in single or double quotes, which can be tripled. A `raw` text has no escapes.
+    fn read_text(&mut self, raw: bool, at: usize) -> Result<Token, Fault> {
         let quote = if self.peek(0) == Some('\'') { '\'' } else { '"' };
         let triple = (0..3).all(|i| self.peek(i) == Some(quote));
         let width = if triple { 3 } else { 1 };
@@ -193,14 +193,14 @@ impl Lexer {
             }
             self.next += 1;
             if c == '\\' && !raw {
-                text.push(self.escape()?);
+                text.push(self.read_escape()?);
             } else {
                 text.push(c);
             }
         }
     }
 
-    fn escape(&mut self) -> Result<char, Fault> {
+    fn read_escape(&mut self) -> Result<char, Fault> {
         let at = self.next;
         let unknown = || Fault::new(at, "unknown escape; write `\\\\` for a backslash");
         let c = self.peek(0).ok_or_else(unknown)?;

@@ -27,19 +27,19 @@ pub(super) enum NodeKind {
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
     Name(String),
-    /// `of.field`
+    /// `holder.field`
     Select {
-        of: Box<Node>,
+        holder: Box<Node>,
         field: String,
     },
-    /// `has(of.field)`
+    /// `has(holder.field)`
     Has {
-        of: Box<Node>,
+        holder: Box<Node>,
         field: String,
     },
-    /// `of[key]`
+    /// `holder[key]`
     Index {
-        of: Box<Node>,
+        holder: Box<Node>,
         key: Box<Node>,
     },
     Not(Box<Node>),
@@ -137,10 +137,10 @@ impl Node {
             NodeKind::List(nodes) | NodeKind::And(nodes) | NodeKind::Or(nodes) => nodes.iter().collect(),
             NodeKind::Call { arguments, .. } => arguments.iter().collect(),
             NodeKind::Map(entries) => entries.iter().flat_map(|(k, v)| [k, v]).collect(),
-            NodeKind::Select { of, .. } | NodeKind::Has { of, .. } => vec![of],
-            NodeKind::Not(of) | NodeKind::Negate(of) => vec![of],
+            NodeKind::Select { holder, .. } | NodeKind::Has { holder, .. } => vec![holder],
+            NodeKind::Not(operand) | NodeKind::Negate(operand) => vec![operand],
             NodeKind::Matches { text, .. } => vec![text],
-            NodeKind::Index { of, key } => vec![of, key],
+            NodeKind::Index { holder, key } => vec![holder, key],
             NodeKind::Binary { left, right, .. } => vec![left, right],
             NodeKind::Conditional { test, yes, no } => vec![test, yes, no],
             NodeKind::Comprehension(c) => {
@@ -183,17 +183,17 @@ impl Node {
         loop {
             node = match &node.kind {
                 NodeKind::Name(name) => return Some((name, members)),
-                NodeKind::Select { of, field } | NodeKind::Has { of, field } => {
+                NodeKind::Select { holder, field } | NodeKind::Has { holder, field } => {
                     members.push(Member::Name(field.clone()));
-                    of
+                    holder
                 }
-                NodeKind::Index { of, key } => {
+                NodeKind::Index { holder, key } => {
                     members.push(match &key.kind {
                         NodeKind::Text(name) => Member::Name(name.clone()),
                         NodeKind::Int(position) => Member::Position(*position),
                         _ => return None,
                     });
-                    of
+                    holder
                 }
                 _ => return None,
             };

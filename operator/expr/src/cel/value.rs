@@ -96,8 +96,8 @@ impl<'a> Value<'a> {
     pub(super) fn elements(&self, at: usize) -> Result<Option<Vec<Value<'a>>>, Fault> {
         Ok(Some(match self {
             Value::List(items) => items.as_ref().clone(),
-            Value::Array(items) => convert(items.iter(), at)?,
-            Value::Records(records) => convert(records.values(), at)?,
+            Value::Array(items) => convert_items(items.iter(), at)?,
+            Value::Records(records) => convert_items(records.values(), at)?,
             _ => return Ok(None),
         }))
     }
@@ -137,14 +137,14 @@ impl<'a> Value<'a> {
 
     /// Returns the element with this key or at this position.
     pub(super) fn get(&self, key: &Value<'a>, work: &Work, at: usize) -> Result<Option<Value<'a>>, Fault> {
-        let wrong = || Fault::evaluation(at, self.not_read_by(key));
+        let wrong = || Fault::evaluation(at, self.describe_wrong_key(key));
         if let Value::Text(name) = key {
             work.spend_text(name.as_str().len(), at)?;
         }
         match (self, key) {
             (Value::Map(entries), Value::Null | Value::Bool(_) | Value::Int(_) | Value::Double(_) | Value::Text(_)) => {
                 for (existing, value) in entries.iter() {
-                    if equal(existing, key, work, at)? {
+                    if are_equal(existing, key, work, at)? {
                         return Ok(Some(value.clone()));
                     }
                 }
@@ -174,8 +174,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the reason why no member can be read by a key of this type, with the remedy.
-    fn not_read_by(&self, key: &Value<'_>) -> String {
+    /// Returns the reason why this value has no member for a key of the type of `key`, with the type that can be used.
+    fn describe_wrong_key(&self, key: &Value<'_>) -> String {
         let kind = self.kind();
         match self {
             Value::List(_) | Value::Array(_) => {
@@ -193,7 +193,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether there is an element with this name. The element is not read.
+    /// Whether there is an element with this name. A JSON element is not converted.
     pub(super) fn has(&self, name: &'a str, work: &Work, at: usize) -> Result<bool, Fault> {
         match self {
             Value::Object(fields) => work.spend_text(name.len(), at).map(|()| fields.contains_key(name)),
@@ -268,12 +268,12 @@ fn assert_exact(json: &Json, at: usize) -> Result<(), Fault> {
     number::find(json, &mut Vec::new(), &fault).map_or(Ok(()), Err)
 }
 
-fn convert<'a>(items: impl Iterator<Item = &'a Json>, at: usize) -> Result<Vec<Value<'a>>, Fault> {
+fn convert_items<'a>(items: impl Iterator<Item = &'a Json>, at: usize) -> Result<Vec<Value<'a>>, Fault> {
     items.map(|json| Value::from_json(json, at)).collect()
 }
 
 /// Whether two values are equal. Values of different types are unequal; numbers are compared by value.
-pub(super) fn equal(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Result<bool, Fault> {
+pub(super) fn are_equal(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Result<bool, Fault> {
     work.spend(1, at)?;
     match (a, b) {
         (Value::Null, Value::Null) => return Ok(true),
@@ -294,29 +294,29 @@ pub(super) fn equal(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Res
     work.spend(length, at)?;
     if let (Some(a), Some(b)) = (a.elements(at)?, b.elements(at)?) {
         for (a, b) in a.iter().zip(&b) {
-            if !equal(a, b, work, at)? {
+            if !are_equal(a, b, work, at)? {
                 return Ok(false);
             }
         }
         return Ok(true);
     }
     for key in a.keys().unwrap_or_default() {
-        // A key of another type than the map's makes the values unequal, and is not an error.
+        // A key whose type `b` cannot have makes the values unequal, and is not an error.
         let other_value = match (b, &key) {
             (Value::Object(_), Value::Text(_)) | (Value::Map(_), _) => b.get(&key, work, at)?,
             _ => None,
         };
         match (a.get(&key, work, at)?, other_value) {
-            (Some(value), Some(other_value)) if equal(&value, &other_value, work, at)? => {}
+            (Some(value), Some(other_value)) if are_equal(&value, &other_value, work, at)? => {}
             _ => return Ok(false),
         }
     }
     Ok(true)
 }
 
-/// Returns the order of two values, or `None` if their types have no order. The inner `None` means that one of them is
-/// "not a number".
-pub(super) fn order(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Result<Option<Ordering>, Fault> {
+/// Returns the order of two values, or `None` if one of them is "not a number". Values of types without an order are a
+/// fault.
+pub(super) fn compare_values(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Result<Option<Ordering>, Fault> {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => Ok(Some(a.cmp(b))),
         (Value::Text(a), Value::Text(b)) => {
@@ -339,7 +339,7 @@ fn order_numbers(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     }
 }
 
-/// Compares exactly. A conversion to double would make neighboring large integers equal.
+/// Returns the exact order of two numbers. A conversion to double would make neighboring large integers equal.
 fn order_int_with_double(int: i64, double: f64) -> Option<Ordering> {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0; // 2^63, exactly
     if double.is_nan() {

@@ -54,9 +54,12 @@ pub fn read(text: &str) -> Result<Value, Problem> {
 }
 
 /// Reads the value at the beginning of a text, and returns it with its size in bytes.
-pub(super) fn first(text: &str) -> Result<(Value, usize), usize> {
+///
+/// # Errors
+/// The number of bytes that were read, if the text does not begin with JSON.
+pub(super) fn read_first(text: &str) -> Result<(Value, usize), usize> {
     let mut reader = Reader { text, at: 0, path: Vec::new(), rules: Rules { depth: MAX_DEPTH, strict: false } };
-    match reader.value(0) {
+    match reader.read_value(0) {
         Ok(value) => Ok((value, reader.at)),
         Err(problem) => Err(problem.read),
     }
@@ -64,7 +67,7 @@ pub(super) fn first(text: &str) -> Result<(Value, usize), usize> {
 
 fn read_whole(text: &str, rules: Rules) -> Result<Value, Problem> {
     let mut reader = Reader { text, at: 0, path: Vec::new(), rules };
-    let value = reader.value(0)?;
+    let value = reader.read_value(0)?;
     reader.skip_blank();
     match reader.peek() {
         None => Ok(value),
@@ -98,7 +101,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Returns the problem of a text that is not JSON at this position.
-    fn invalid(&self, expected: &str) -> Problem {
+    fn invalid_json(&self, expected: &str) -> Problem {
         let what = match self.peek() {
             None => "the text ends too early".to_owned(),
             // A lenient reading is one of many attempts, and its problem is not shown.
@@ -118,23 +121,23 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn value(&mut self, level: usize) -> Read<Value> {
+    fn read_value(&mut self, level: usize) -> Read<Value> {
         self.skip_blank();
         match self.peek() {
-            Some(b'{') => self.object(level + 1),
-            Some(b'[') => self.array(level + 1),
-            Some(b'"') => self.text().map(Value::String),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.word("true", Value::Bool(true)),
-            Some(b'f') => self.word("false", Value::Bool(false)),
-            Some(b'n') => self.word("null", Value::Null),
-            _ => Err(self.invalid("a value")),
+            Some(b'{') => self.read_object(level + 1),
+            Some(b'[') => self.read_array(level + 1),
+            Some(b'"') => self.read_text().map(Value::String),
+            Some(b'-' | b'0'..=b'9') => self.read_number(),
+            Some(b't') => self.read_word("true", Value::Bool(true)),
+            Some(b'f') => self.read_word("false", Value::Bool(false)),
+            Some(b'n') => self.read_word("null", Value::Null),
+            _ => Err(self.invalid_json("a value")),
         }
     }
 
-    fn word(&mut self, word: &str, value: Value) -> Read<Value> {
+    fn read_word(&mut self, word: &str, value: Value) -> Read<Value> {
         if !self.text.get(self.at..).is_some_and(|rest| rest.starts_with(word)) {
-            return Err(self.invalid("a value"));
+            return Err(self.invalid_json("a value"));
         }
         self.at += word.len();
         Ok(value)
@@ -149,7 +152,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    fn array(&mut self, level: usize) -> Read<Value> {
+    fn read_array(&mut self, level: usize) -> Read<Value> {
         self.enter(level)?;
         let mut items = Vec::new();
         if self.peek() == Some(b']') {
@@ -158,7 +161,7 @@ impl<'t> Reader<'t> {
         }
         loop {
             self.push_name(|| items.len().to_string());
-            items.push(self.value(level)?);
+            items.push(self.read_value(level)?);
             self.path.pop();
             self.skip_blank();
             match self.peek() {
@@ -167,12 +170,12 @@ impl<'t> Reader<'t> {
                     self.at += 1;
                     return Ok(Value::Array(items));
                 }
-                _ => return Err(self.invalid("`,` or `]`")),
+                _ => return Err(self.invalid_json("`,` or `]`")),
             }
         }
     }
 
-    fn object(&mut self, level: usize) -> Read<Value> {
+    fn read_object(&mut self, level: usize) -> Read<Value> {
         self.enter(level)?;
         let mut fields = Map::new();
         if self.peek() == Some(b'}') {
@@ -182,19 +185,19 @@ impl<'t> Reader<'t> {
         loop {
             self.skip_blank();
             if self.peek() != Some(b'"') {
-                return Err(self.invalid("a key in quotes"));
+                return Err(self.invalid_json("a key in quotes"));
             }
-            let key = self.text()?;
+            let key = self.read_text()?;
             self.push_name(|| key.clone());
             if self.rules.strict && fields.contains_key(&key) {
                 return Err(self.problem("the key is there twice; send it once"));
             }
             self.skip_blank();
             if self.peek() != Some(b':') {
-                return Err(self.invalid("`:`"));
+                return Err(self.invalid_json("`:`"));
             }
             self.at += 1;
-            let value = self.value(level)?;
+            let value = self.read_value(level)?;
             fields.insert(key, value);
             self.path.pop();
             self.skip_blank();
@@ -204,22 +207,22 @@ impl<'t> Reader<'t> {
                     self.at += 1;
                     return Ok(Value::Object(fields));
                 }
-                _ => return Err(self.invalid("`,` or `}`")),
+                _ => return Err(self.invalid_json("`,` or `}`")),
             }
         }
     }
 
     /// Reads a quoted text. `serde_json` decodes its escapes.
-    fn text(&mut self) -> Read<String> {
+    fn read_text(&mut self) -> Read<String> {
         let start = self.at;
         let bytes = self.text.as_bytes();
         self.at += 1;
         loop {
             match bytes.get(self.at) {
-                None => return Err(self.invalid("")),
+                None => return Err(self.invalid_json("")),
                 Some(b'"') => break,
                 Some(b'\\') => self.at = (self.at + 2).min(bytes.len()),
-                Some(0..=0x1f) => return Err(self.invalid("an escape such as \\n in place of a control character")),
+                Some(0..=0x1f) => return Err(self.invalid_json("an escape such as \\n in place of a control character")),
                 Some(_) => self.at += 1,
             }
         }
@@ -230,15 +233,15 @@ impl<'t> Reader<'t> {
         Ok(if self.rules.strict { clean(&read) } else { read })
     }
 
-    fn digits(&mut self) -> Read<()> {
+    fn skip_digits(&mut self) -> Read<()> {
         let start = self.at;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             self.at += 1;
         }
-        if self.at == start { Err(self.invalid("a digit")) } else { Ok(()) }
+        if self.at == start { Err(self.invalid_json("a digit")) } else { Ok(()) }
     }
 
-    fn number(&mut self) -> Read<Value> {
+    fn read_number(&mut self) -> Read<Value> {
         let start = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -246,24 +249,24 @@ impl<'t> Reader<'t> {
         if self.peek() == Some(b'0') {
             self.at += 1;
             if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-                return Err(self.invalid("no digit after a leading 0"));
+                return Err(self.invalid_json("no digit after a leading 0"));
             }
         } else {
-            self.digits()?;
+            self.skip_digits()?;
         }
         if self.peek() == Some(b'.') {
             self.at += 1;
-            self.digits()?;
+            self.skip_digits()?;
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
             self.at += 1;
             if matches!(self.peek(), Some(b'+' | b'-')) {
                 self.at += 1;
             }
-            self.digits()?;
+            self.skip_digits()?;
         }
         let written = self.text.get(start..self.at).unwrap_or_default();
-        let Some(number) = number::parse(written) else { return Err(self.invalid("a number")) };
+        let Some(number) = number::parse(written) else { return Err(self.invalid_json("a number")) };
         match inexact(&number).filter(|_| self.rules.strict) {
             Some(why) => Err(self.problem(format!("{} is {why}", display(written, SHOWN_CHARS)))),
             None => Ok(Value::Number(number)),

@@ -25,23 +25,23 @@ enum Part<'s> {
 
 /// Returns one sentence for each value that a JSON body contains unescaped, with the remedy, or an empty list if the
 /// template does not look like JSON. `is_plain` says whether an expression is never a text.
-pub(super) fn advice(source: &str, is_plain: impl Fn(&str) -> bool) -> Vec<String> {
-    let parts = parts(source);
+pub(super) fn advise(source: &str, is_plain: impl Fn(&str) -> bool) -> Vec<String> {
+    let parts = parse_parts(source);
     if !looks_like_json(&parts) {
         return Vec::new();
     }
     let mut found = Vec::new();
     let mut text: Option<Vec<&Part<'_>>> = None;
-    let mut escaped = false;
+    let mut is_escaped = false;
     for part in &parts {
         match (part, &mut text) {
             (Part::Char('"'), None) => text = Some(Vec::new()),
-            (Part::Char('"'), Some(inside)) if !escaped => {
-                found.extend(advice_on_text(inside));
+            (Part::Char('"'), Some(inside)) if !is_escaped => {
+                found.extend(advise_on_text(inside));
                 text = None;
             }
             (part, Some(inside)) => {
-                escaped = !escaped && matches!(part, Part::Char('\\'));
+                is_escaped = !is_escaped && matches!(part, Part::Char('\\'));
                 inside.push(part);
             }
             (Part::Value { source, filter }, None) if !is_one_of(filter, SAFE_AS_VALUE) && !is_plain(source) => {
@@ -55,7 +55,7 @@ pub(super) fn advice(source: &str, is_plain: impl Fn(&str) -> bool) -> Vec<Strin
 }
 
 /// Returns advice about one JSON text of the template.
-fn advice_on_text(inside: &[&Part<'_>]) -> Option<String> {
+fn advise_on_text(inside: &[&Part<'_>]) -> Option<String> {
     let unsafe_value =
         |part: &&&Part<'_>| matches!(part, Part::Value { filter, .. } if !is_one_of(filter, SAFE_IN_TEXT));
     inside.iter().find(unsafe_value)?;
@@ -74,7 +74,7 @@ fn advice_on_text(inside: &[&Part<'_>]) -> Option<String> {
                 if !literal.is_empty() {
                     terms.push(format!("\"{}\"", std::mem::take(&mut literal)));
                 }
-                terms.push(term(source));
+                terms.push(render_term(source));
             }
             Part::Block => {
                 return Some(
@@ -98,12 +98,12 @@ fn advice_on_text(inside: &[&Part<'_>]) -> Option<String> {
 
 /// Renders an expression with `tojson` in a tag.
 fn render_with_tojson(source: &str) -> String {
-    format!("{{{{ {} | tojson }}}}", term(source))
+    format!("{{{{ {} | tojson }}}}", render_term(source))
 }
 
 /// Renders an expression without a last `tojson`, in brackets if a filter or `~` would otherwise apply only to a part
 /// of it.
-fn term(source: &str) -> String {
+fn render_term(source: &str) -> String {
     let source =
         source.strip_suffix("tojson").and_then(|rest| rest.trim_end().strip_suffix('|')).unwrap_or(source).trim();
     let is_one = source.split('|').all(|piece| !piece.trim().contains(' '));
@@ -117,15 +117,15 @@ fn is_one_of(filter: &Option<String>, filters: &[&str]) -> bool {
 /// Whether the template's own text is JSON, or begins like an object.
 fn looks_like_json(parts: &[Part<'_>]) -> bool {
     let mut text = String::new();
-    let (mut inside, mut escaped) = (false, false);
+    let (mut is_in_text, mut is_escaped) = (false, false);
     for part in parts {
         match part {
             Part::Char(c) => {
-                inside ^= *c == '"' && !escaped;
-                escaped = inside && !escaped && *c == '\\';
+                is_in_text ^= *c == '"' && !is_escaped;
+                is_escaped = is_in_text && !is_escaped && *c == '\\';
                 text.push(*c);
             }
-            Part::Value { .. } if !inside => text.push('0'),
+            Part::Value { .. } if !is_in_text => text.push('0'),
             Part::Value { .. } | Part::Block => {}
         }
     }
@@ -135,21 +135,21 @@ fn looks_like_json(parts: &[Part<'_>]) -> bool {
 }
 
 /// Returns the pieces of a valid template.
-fn parts(source: &str) -> Vec<Part<'_>> {
+fn parse_parts(source: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
-    let (mut from, mut filter, mut piped) = (0, None, false);
+    let (mut start, mut filter, mut is_after_pipe) = (0, None, false);
     for word in tokenize(source, false, SyntaxConfig::default()) {
         let Ok((token, span)) = word else { break };
-        let was_piped = std::mem::replace(&mut piped, matches!(token, Token::Pipe));
+        let follows_pipe = std::mem::replace(&mut is_after_pipe, matches!(token, Token::Pipe));
         match token {
             Token::TemplateData(text) => parts.extend(text.chars().map(Part::Char)),
-            Token::VariableStart => (from, filter) = (span.end_offset as usize, None),
+            Token::VariableStart => (start, filter) = (span.end_offset as usize, None),
             Token::VariableEnd => {
-                let source = source.get(from..span.start_offset as usize).unwrap_or_default().trim();
+                let source = source.get(start..span.start_offset as usize).unwrap_or_default().trim();
                 parts.push(Part::Value { source, filter: filter.take() });
             }
             Token::BlockStart => parts.push(Part::Block),
-            Token::Ident(name) if was_piped => filter = Some(name.to_owned()),
+            Token::Ident(name) if follows_pipe => filter = Some(name.to_owned()),
             // A filter does not apply to the operand after an operator.
             Token::Tilde | Token::Plus => filter = None,
             _ => {}
@@ -160,10 +160,10 @@ fn parts(source: &str) -> Vec<Part<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use super::advice;
+    use super::advise;
 
     fn advice_on(source: &str) -> Vec<String> {
-        advice(source, |expression| expression == "inputs.amount")
+        advise(source, |expression| expression == "inputs.amount")
     }
 
     #[track_caller]

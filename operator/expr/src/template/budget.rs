@@ -14,7 +14,7 @@ pub const MAX_TEXT: usize = 1 << 20;
 pub(super) const STOPPED: &str = "stopped";
 
 /// Charges work, and ends the rendering if the driver's flag is set.
-pub(super) fn go_on(bytes: usize) -> Result<(), Error> {
+pub(super) fn charge_budget(bytes: usize) -> Result<(), Error> {
     budget::charge(bytes).map_err(|_| Error::new(ErrorKind::InvalidOperation, STOPPED))
 }
 

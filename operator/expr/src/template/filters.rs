@@ -11,9 +11,9 @@ use minijinja::{Error, ErrorKind, Output, State, Value, escape_formatter, filter
 use minijinja_contrib::pycompat;
 
 use super::budget::{Bounded, Bytes, Limited, MAX_TEXT, too_much};
-use super::meter::{Meter, charge_creation, output_left, pay_for, spend, write};
+use super::meter::{Meter, charge_creation, count_output, output_left, pay_for, spend};
 use super::metered::collect_elements;
-use super::vocabulary::{METHODS, has};
+use super::vocabulary::{METHODS, has_word};
 use crate::pattern::Pattern;
 
 /// The maximum number of elements of a `range`, and the largest number in one.
@@ -30,19 +30,19 @@ pub(super) fn print(out: &mut Output, state: &mut State, value: &Value) -> Resul
     match value.kind() {
         ValueKind::String | ValueKind::Number | ValueKind::Undefined => {
             let bytes = value.as_str().map_or_else(|| value.to_string().len(), str::len);
-            write(state, bytes)?;
+            count_output(state, bytes)?;
             escape_formatter(out, state, value)
         }
         _ => {
-            Meter::of(state, |meter| assert_printable(meter, value))?;
+            Meter::run(state, |meter| assert_printable(meter, value))?;
             let maximum = output_left(state);
             let mut limited = Limited { out, left: maximum };
             serde_json::to_writer(Bytes(&mut limited), value).map_err(|error| match error.classify() {
                 serde_json::error::Category::Io => Error::from(ErrorKind::WriteFailure),
-                _ => no_json(),
+                _ => no_json_error(),
             })?;
             let written = maximum.saturating_sub(limited.left);
-            write(state, written)
+            count_output(state, written)
         }
     }
 }
@@ -54,7 +54,7 @@ fn assert_printable(meter: &mut Meter, value: &Value) -> Result<(), Error> {
 
 /// Checks for undefined names inside of a literal such as `[inputs.missing]`, which would become `null` in JSON.
 fn assert_defined(meter: &mut Meter, value: &Value, depth: usize) -> Result<(), Error> {
-    meter.take(16)?;
+    meter.charge_bytes(16)?;
     if value.is_undefined() {
         return Err(Error::new(ErrorKind::UndefinedError, "a list or map here holds something undefined"));
     }
@@ -68,12 +68,12 @@ fn assert_defined(meter: &mut Meter, value: &Value, depth: usize) -> Result<(), 
     }
 }
 
-fn no_json() -> Error {
+fn no_json_error() -> Error {
     Error::new(ErrorKind::InvalidOperation, "this value has no JSON form")
 }
 
 /// Returns the text that printing the value shows.
-pub(super) fn text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, str>, Error> {
+pub(super) fn render_text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, str>, Error> {
     if let Some(text) = value.as_str() {
         spend(state, text.len())?;
         return Ok(Cow::Borrowed(text));
@@ -81,13 +81,13 @@ pub(super) fn text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, st
     match value.kind() {
         ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
         ValueKind::Number => Ok(Cow::Owned(value.to_string())),
-        _ => json(state, value, false).map(Cow::Owned),
+        _ => render_json(state, value, false).map(Cow::Owned),
     }
 }
 
 /// Renders the value as JSON, within the limit for texts.
-fn json(state: &mut State, value: &Value, pretty: bool) -> Result<String, Error> {
-    Meter::of(state, |meter| assert_printable(meter, value))?;
+fn render_json(state: &mut State, value: &Value, pretty: bool) -> Result<String, Error> {
+    Meter::run(state, |meter| assert_printable(meter, value))?;
     let mut json = Bounded(String::new());
     let written = if pretty {
         serde_json::to_writer_pretty(Bytes(&mut json), value)
@@ -96,7 +96,7 @@ fn json(state: &mut State, value: &Value, pretty: bool) -> Result<String, Error>
     };
     written.map_err(|error| match error.classify() {
         serde_json::error::Category::Io => too_much("a value is larger than 1 MiB as JSON"),
-        _ => no_json(),
+        _ => no_json_error(),
     })?;
     spend(state, json.0.len())?;
     Ok(json.0)
@@ -104,7 +104,7 @@ fn json(state: &mut State, value: &Value, pretty: bool) -> Result<String, Error>
 
 /// Applies a filter that changes a text.
 pub(super) fn change_text(state: &mut State, value: &Value, change: impl Fn(&str) -> String) -> Result<Value, Error> {
-    Ok(Value::from(change(&text(state, value)?)))
+    Ok(Value::from(change(&render_text(state, value)?)))
 }
 
 pub(super) fn capitalize(s: &str) -> String {
@@ -127,7 +127,7 @@ enum Ends {
 
 /// Removes characters from the ends of a text, by look-ups in a set.
 fn strip(state: &mut State, value: &Value, chars: Option<&str>, ends: Ends) -> Result<Value, Error> {
-    let text = text(state, value)?;
+    let text = render_text(state, value)?;
     let chars: Option<BTreeSet<char>> = match chars {
         Some(chars) => {
             spend(state, chars.len().saturating_mul(16))?;
@@ -148,7 +148,7 @@ pub(super) fn replace(state: &mut State, value: &Value, old: &Value, new: &Value
 }
 
 fn replace_times(state: &mut State, value: &Value, old: &Value, new: &Value, times: usize) -> Result<Value, Error> {
-    let (value, old, new) = (text(state, value)?, text(state, old)?, text(state, new)?);
+    let (value, old, new) = (render_text(state, value)?, render_text(state, old)?, render_text(state, new)?);
     let occurrences = value.matches(old.as_ref()).count().min(times);
     charge_creation(state, value.len().saturating_add(occurrences.saturating_mul(new.len())))?;
     Ok(Value::from(value.replacen(old.as_ref(), &new, occurrences)))
@@ -160,7 +160,7 @@ pub(super) fn join(state: &mut State, values: &Value, separator: Option<&str>) -
     let mut joined = String::new();
     for (index, value) in values.try_iter()?.checked().enumerate() {
         let value = value?;
-        let piece = text(state, &value)?;
+        let piece = render_text(state, &value)?;
         if joined.len() + separator.len() + piece.len() > MAX_TEXT {
             return Err(too_much("a text made here would be larger than 1 MiB; truncate first"));
         }
@@ -201,7 +201,7 @@ pub(super) fn truncate(
     let end = end.unwrap_or("...");
     kwargs.assert_all_used()?;
     spend(state, end.len())?;
-    let source = text(state, value)?;
+    let source = render_text(state, value)?;
     let Some((cut, _)) = source.char_indices().nth(length) else {
         return Ok(Value::from(source.as_ref()));
     };
@@ -218,12 +218,12 @@ pub(super) fn tojson(state: &mut State, value: &Value, indent: Option<usize>, kw
     let named: Option<usize> = kwargs.get("indent")?;
     kwargs.assert_all_used()?;
     let pretty = indent.or(named).is_some_and(|width| width > 0);
-    Ok(Value::from(json(state, value, pretty)?))
+    Ok(Value::from(render_json(state, value, pretty)?))
 }
 
 /// Implements `regex_search(p)`: the first match of the pattern, or none.
 pub(super) fn regex_search(state: &mut State, value: &Value, source: &str) -> Result<Value, Error> {
-    let text = text(state, value)?;
+    let text = render_text(state, value)?;
     spend(state, PATTERN_WORK)?;
     let pattern = Pattern::compile(source).map_err(|problem| Error::new(ErrorKind::InvalidOperation, problem))?;
     spend(state, pattern.cost(text.len()))?;
@@ -249,13 +249,13 @@ pub(super) fn is_divisible_by(value: i64, divisor: i64) -> bool {
 }
 
 /// Calls a Python method of the vocabulary.
-pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    if !has(METHODS, name) {
+pub(super) fn call_method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    if !has_word(METHODS, name) {
         return Err(Error::from(ErrorKind::UnknownMethod));
     }
-    Meter::of(state, |meter| {
-        meter.shallow(value)?;
-        args.iter().try_for_each(|argument| meter.deep(argument))
+    Meter::run(state, |meter| {
+        meter.charge_shallow(value)?;
+        args.iter().try_for_each(|argument| meter.charge_deep(argument))
     })?;
     match (value.as_str(), name, args) {
         (Some(separator), "join", [values]) => join(state, values, Some(separator)),
@@ -281,7 +281,7 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
             pycompat::unknown_method_callback(state, value, name, args)
         }
         (None, "count", [item]) => {
-            Meter::of(state, |meter| meter.containment(item, value))?;
+            Meter::run(state, |meter| meter.charge_containment(item, value))?;
             pycompat::unknown_method_callback(state, value, name, args)
         }
         _ => {
@@ -291,21 +291,23 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
     }
 }
 
-pub(super) fn charge_nothing(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
-    meter.take(operands.len())
+/// Charges one byte for each operand.
+pub(super) fn charge_count(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
+    meter.charge_bytes(operands.len())
 }
 
+/// Charges for all operands with all their content.
 pub(super) fn charge_all(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
-    operands.iter().try_for_each(|value| meter.deep(value))
+    operands.iter().try_for_each(|value| meter.charge_deep(value))
 }
 
 /// Charges for each element once, and for the name of an attribute at each element.
 pub(super) fn charge_elements(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
     let Some((value, arguments)) = operands.split_first() else { return Ok(()) };
-    meter.shallow(value)?;
+    meter.charge_shallow(value)?;
     let elements = if value.as_str().is_some() { 1 } else { value.len().unwrap_or(1) };
-    let names = arguments.iter().filter_map(attribute).map(|name| name.as_str().map_or(0, str::len)).sum::<usize>();
-    meter.take(elements.saturating_mul(names))
+    let names = arguments.iter().filter_map(attribute_name).map(|name| name.as_str().map_or(0, str::len)).sum::<usize>();
+    meter.charge_bytes(elements.saturating_mul(names))
 }
 
 /// Charges like [`charge_elements`], with the attribute as the first argument.
@@ -313,48 +315,48 @@ pub(super) fn charge_attributes(meter: &mut Meter, operands: &[Value]) -> Result
     charge_elements(meter, operands)?;
     let [value, name, ..] = operands else { return Ok(()) };
     meter.assert_exact_attributes(value, |item| name.as_str().map_or(Value::UNDEFINED, |name| value_at(item, name)))?;
-    meter.take(value.len().unwrap_or(1).saturating_mul(name.as_str().map_or(0, str::len)))
+    meter.charge_bytes(value.len().unwrap_or(1).saturating_mul(name.as_str().map_or(0, str::len)))
 }
 
 /// Charges for a text of which each character or line becomes a value.
 pub(super) fn charge_parts(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
     let Some(value) = operands.first() else { return Ok(()) };
-    meter.shallow(value)?;
-    meter.take(value.as_str().map_or(0, str::len).saturating_mul(8))
+    meter.charge_shallow(value)?;
+    meter.charge_bytes(value.as_str().map_or(0, str::len).saturating_mul(8))
 }
 
 pub(super) fn charge_comparison(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
     match operands {
-        [a, b] => meter.comparison(a, b),
+        [a, b] => meter.charge_comparison(a, b),
         _ => charge_all(meter, operands),
     }
 }
 
 pub(super) fn charge_in(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
     match operands {
-        [item, container] => meter.containment(item, container),
+        [item, container] => meter.charge_containment(item, container),
         _ => charge_all(meter, operands),
     }
 }
 
 pub(super) fn charge_contains(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
     match operands {
-        [container, item] => meter.containment(item, container),
+        [container, item] => meter.charge_containment(item, container),
         _ => charge_all(meter, operands),
     }
 }
 
-/// Charges all of the arguments once for each comparison of an element.
+/// Charges for comparing the elements of a list with each other: in one pass, or if `sorts` in the passes of a sort.
 pub(super) fn charge_order(meter: &mut Meter, operands: &[Value], sorts: bool) -> Result<(), Error> {
-    order(meter, operands, sorts, true)
+    charge_comparisons(meter, operands, sorts, true)
 }
 
-/// Charges like [`charge_order`], but case is folded once and not at each comparison.
+/// Charges like [`charge_order`] for sorting, but case is folded once and not at each comparison.
 pub(super) fn charge_unique(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
-    order(meter, operands, true, false)
+    charge_comparisons(meter, operands, true, false)
 }
 
-fn order(meter: &mut Meter, operands: &[Value], sorts: bool, folds_case: bool) -> Result<(), Error> {
+fn charge_comparisons(meter: &mut Meter, operands: &[Value], sorts: bool, folds_case: bool) -> Result<(), Error> {
     charge_elements(meter, operands)?;
     let Some((value, arguments)) = operands.split_first() else { return Ok(()) };
     let named_argument = |name: &str| {
@@ -377,7 +379,7 @@ fn order(meter: &mut Meter, operands: &[Value], sorts: bool, folds_case: bool) -
     }
     let folds_case = folds_case && !named_argument("case_sensitive").is_some_and(|sensitive| sensitive.is_true());
     let passes = if sorts { usize::try_from(keys.len().checked_ilog2().unwrap_or(0)).unwrap_or(0) + 2 } else { 1 };
-    meter.ordering(&keys, passes, folds_case)
+    meter.charge_ordering(&keys, passes, folds_case)
 }
 
 /// Returns the value at a dotted path, as the engine finds it, or undefined.
@@ -388,8 +390,8 @@ fn value_at(item: &Value, path: &str) -> Value {
     })
 }
 
-/// Returns the name of an attribute in an argument: a plain text, or `attribute=`.
-fn attribute(argument: &Value) -> Option<Value> {
+/// Returns the value of the keyword `attribute` in an argument, or `None` for a positional argument.
+fn attribute_name(argument: &Value) -> Option<Value> {
     match argument.kind() {
         ValueKind::Map => argument.get_attr("attribute").ok(),
         _ => None,

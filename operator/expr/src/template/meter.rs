@@ -6,7 +6,7 @@
 use minijinja::value::ValueKind;
 use minijinja::{Error, State, Value};
 
-use super::budget::{MAX_TEXT, MAX_WORK, go_on, too_much};
+use super::budget::{MAX_TEXT, MAX_WORK, charge_budget, too_much};
 
 /// The cost of an element of a list or map in addition to its text.
 const PART: usize = 16;
@@ -34,19 +34,19 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Charges the cost of `charge` to the rendering.
-    pub(super) fn of<T>(state: &mut State, charge: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+    /// Runs `charge` with the remaining work of the rendering, and stores the work that remains after it.
+    pub(super) fn run<T>(state: &mut State, charge: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let left = state.get_temp(WORK_LEFT).and_then(|left| left.as_usize()).unwrap_or(MAX_WORK);
         let has_inexact = state.lookup(HAS_INEXACT).is_some_and(|has| has.is_true());
         let mut meter = Self { left, unchecked: 0, has_inexact };
         let result = charge(&mut meter)?;
-        go_on(meter.unchecked)?;
+        charge_budget(meter.unchecked)?;
         state.set_temp(WORK_LEFT, Value::from(meter.left));
         Ok(result)
     }
 
     /// Charges for `bytes` bytes.
-    pub(super) fn take(&mut self, bytes: usize) -> Result<(), Error> {
+    pub(super) fn charge_bytes(&mut self, bytes: usize) -> Result<(), Error> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
             too_much(
                 "operators and filters read or make more than 64 MiB in this rendering; loop over less or truncate first",
@@ -54,24 +54,24 @@ impl Meter {
         })?;
         self.unchecked = self.unchecked.saturating_add(bytes);
         if self.unchecked >= FLAG {
-            go_on(std::mem::take(&mut self.unchecked))?;
+            charge_budget(std::mem::take(&mut self.unchecked))?;
         }
         Ok(())
     }
 
     /// Charges for the text or the number of elements of a value, without the content of the elements.
-    pub(super) fn shallow(&mut self, value: &Value) -> Result<(), Error> {
-        self.take(PART.saturating_add(size(value)))
+    pub(super) fn charge_shallow(&mut self, value: &Value) -> Result<(), Error> {
+        self.charge_bytes(PART.saturating_add(size(value)))
     }
 
     /// Charges for a value with all its content.
-    pub(super) fn deep(&mut self, value: &Value) -> Result<(), Error> {
-        self.walk(value, MAX_WALK)
+    pub(super) fn charge_deep(&mut self, value: &Value) -> Result<(), Error> {
+        self.charge_walk(value, MAX_WALK)
     }
 
     /// Checks that every number in a value can be read.
     pub(super) fn assert_exact(&mut self, value: &Value) -> Result<(), Error> {
-        if self.has_inexact { self.deep(value) } else { Ok(()) }
+        if self.has_inexact { self.charge_deep(value) } else { Ok(()) }
     }
 
     /// Checks that no attribute of the elements of a list is a number that cannot be read.
@@ -86,20 +86,20 @@ impl Meter {
         list.try_iter()?.checked().try_for_each(|item| assert_valid(&attribute(&item?)))
     }
 
-    fn walk(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+    fn charge_walk(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         assert_valid(value)?;
-        self.take(PART + value.as_str().map_or(0, str::len))?;
+        self.charge_bytes(PART + value.as_str().map_or(0, str::len))?;
         let Some(deeper) = depth.checked_sub(1) else {
             return Err(too_much("lists or maps are nested too deep here"));
         };
         match value.kind() {
             ValueKind::Seq | ValueKind::Iterable => {
-                value.try_iter()?.checked().try_for_each(|item| self.walk(&item?, deeper))
+                value.try_iter()?.checked().try_for_each(|item| self.charge_walk(&item?, deeper))
             }
             ValueKind::Map => value.try_iter()?.checked().try_for_each(|key| {
                 let key = key?;
-                self.walk(&key, deeper)?;
-                self.walk(&value.get_item(&key)?, deeper)
+                self.charge_walk(&key, deeper)?;
+                self.charge_walk(&value.get_item(&key)?, deeper)
             }),
             _ => Ok(()),
         }
@@ -107,51 +107,52 @@ impl Meter {
 
     /// Charges for comparing two values. A comparison ends at the first difference, and so at the end of the smaller
     /// value.
-    pub(super) fn comparison(&mut self, a: &Value, b: &Value) -> Result<(), Error> {
+    pub(super) fn charge_comparison(&mut self, a: &Value, b: &Value) -> Result<(), Error> {
         if let (Some(a), Some(b)) = (a.as_str(), b.as_str()) {
-            return self.take(PART + a.len().min(b.len()));
+            return self.charge_bytes(PART + a.len().min(b.len()));
         }
         let is_large = |value: &Value| matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map);
         if !(is_large(a) && is_large(b)) {
-            return self.take(PART);
+            return self.charge_bytes(PART);
         }
         if self.has_inexact {
-            return self.deep(a).and_then(|()| self.deep(b));
+            return self.charge_deep(a).and_then(|()| self.charge_deep(b));
         }
         let length = |value: &Value| value.len().unwrap_or(usize::MAX);
-        self.deep(if length(a) <= length(b) { a } else { b })
+        self.charge_deep(if length(a) <= length(b) { a } else { b })
     }
 
     /// Charges for a search for `item` in `container`.
-    pub(super) fn containment(&mut self, item: &Value, container: &Value) -> Result<(), Error> {
+    pub(super) fn charge_containment(&mut self, item: &Value, container: &Value) -> Result<(), Error> {
         match container.kind() {
             ValueKind::Seq | ValueKind::Iterable => {
-                container.try_iter()?.checked().try_for_each(|element| self.comparison(&element?, item))
+                container.try_iter()?.checked().try_for_each(|element| self.charge_comparison(&element?, item))
             }
             // A key is hashed; another value is searched in its printed form.
-            _ => self.take(container.as_str().map_or(0, str::len)).and_then(|()| self.deep(item)),
+            _ => self.charge_bytes(container.as_str().map_or(0, str::len)).and_then(|()| self.charge_deep(item)),
         }
     }
 
-    /// Charges for ordering the elements of a list by `keys`. If case is ignored, each comparison copies both texts.
-    pub(super) fn ordering(&mut self, keys: &[Value], times: usize, folds_case: bool) -> Result<(), Error> {
+    /// Charges for ordering the elements of a list by `keys` in `passes` passes. If case is ignored, each comparison
+    /// copies both texts.
+    pub(super) fn charge_ordering(&mut self, keys: &[Value], passes: usize, folds_case: bool) -> Result<(), Error> {
         let mut longest = 0;
         for key in keys {
             let before = self.left;
-            self.deep(key)?;
-            self.take((before - self.left).saturating_mul(times))?;
+            self.charge_deep(key)?;
+            self.charge_bytes((before - self.left).saturating_mul(passes))?;
             longest = longest.max(key.as_str().map_or(0, str::len));
         }
         if !folds_case {
             return Ok(());
         }
-        self.take(longest.saturating_mul(keys.len()).saturating_mul(times.max(1))).map_err(|_| {
+        self.charge_bytes(longest.saturating_mul(keys.len()).saturating_mul(passes.max(1))).map_err(|_| {
             too_much("the texts that are ordered here are too long; truncate them, or say case_sensitive=true")
         })
     }
 }
 
-/// Returns the error of an invalid value, such as a number that cannot be read.
+/// Checks that a value is valid. The error says the reason, such as a number that cannot be read.
 pub(super) fn assert_valid(value: &Value) -> Result<(), Error> {
     if value.kind() != ValueKind::Invalid {
         return Ok(());
@@ -160,19 +161,19 @@ pub(super) fn assert_valid(value: &Value) -> Result<(), Error> {
     Value::from(vec![value.clone()]).try_iter()?.checked().try_for_each(|item| item.map(drop))
 }
 
-/// Returns the bytes of a text, or sixteen for each element.
+/// Returns the size of a text in bytes, or [`PART`] bytes for each element of another value.
 fn size(value: &Value) -> usize {
     value.as_str().map_or_else(|| value.len().unwrap_or(0).saturating_mul(PART), str::len)
 }
 
 /// Charges for `bytes` bytes read or created.
 pub(super) fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
-    Meter::of(state, |meter| meter.take(bytes))
+    Meter::run(state, |meter| meter.charge_bytes(bytes))
 }
 
 /// Charges for reading a whole text, or each element of a list or map once.
 pub(super) fn pay_for(state: &mut State, value: &Value) -> Result<(), Error> {
-    Meter::of(state, |meter| meter.shallow(value))
+    Meter::run(state, |meter| meter.charge_shallow(value))
 }
 
 /// Charges for a text before it is created.
@@ -189,9 +190,9 @@ pub(super) fn output_left(state: &State) -> usize {
     left.and_then(|left| left.as_usize()).unwrap_or(0)
 }
 
-/// Counts `bytes` before they are written.
-pub(super) fn write(state: &mut State, bytes: usize) -> Result<(), Error> {
-    go_on(bytes)?;
+/// Counts `bytes` before they are written. Returns an error if the output would become too large.
+pub(super) fn count_output(state: &mut State, bytes: usize) -> Result<(), Error> {
+    charge_budget(bytes)?;
     let left = output_left(state).checked_sub(bytes).ok_or_else(|| Error::from(minijinja::ErrorKind::WriteFailure))?;
     state.set_temp(OUTPUT_LEFT, Value::from(left));
     Ok(())

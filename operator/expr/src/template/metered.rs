@@ -9,37 +9,37 @@ use minijinja::machinery::{Instruction, Instructions};
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{Environment, Error, State, Value};
 
-use super::meter::{Charge, Meter, assert_valid, write};
+use super::meter::{Charge, Meter, assert_valid, count_output};
 
 /// The charging filters, with names that no template can call.
 const CHARGES: [(&str, Charge); 10] = [
     (COMPARE, |meter, operands| match operands {
-        [a, b] => meter.comparison(a, b),
+        [a, b] => meter.charge_comparison(a, b),
         _ => charge_all(meter, operands),
     }),
     (IN, |meter, operands| match operands {
-        [item, container] => meter.containment(item, container),
+        [item, container] => meter.charge_containment(item, container),
         _ => charge_all(meter, operands),
     }),
     (CHAIN, |meter, operands| match operands {
-        [a, b] => meter.comparison(a, b).and_then(|()| meter.containment(a, b)),
+        [a, b] => meter.charge_comparison(a, b).and_then(|()| meter.charge_containment(a, b)),
         _ => charge_all(meter, operands),
     }),
     (CONCAT, charge_all),
-    (ADD, |meter, operands| operands.iter().try_for_each(|value| meter.shallow(value))),
+    (ADD, |meter, operands| operands.iter().try_for_each(|value| meter.charge_shallow(value))),
     // The key is hashed, or compared with names. A text or an iterable is walked up to the item.
     (ITEM, |meter, operands| {
-        operands.get(1).map_or(Ok(()), |key| meter.deep(key))?;
+        operands.get(1).map_or(Ok(()), |key| meter.charge_deep(key))?;
         let walked = |value: &&Value| matches!(value.kind(), ValueKind::String | ValueKind::Iterable);
-        operands.first().filter(walked).map_or(Ok(()), |value| meter.shallow(value))
+        operands.first().filter(walked).map_or(Ok(()), |value| meter.charge_shallow(value))
     }),
-    (MAP, |meter, operands| operands.iter().step_by(2).try_for_each(|key| meter.deep(key))),
+    (MAP, |meter, operands| operands.iter().step_by(2).try_for_each(|key| meter.charge_deep(key))),
     // A text is cut by characters, which have up to four bytes.
     (SLICE, |meter, operands| {
-        operands.first().map_or(Ok(()), |value| meter.take(value.as_str().map_or(0, str::len) * 4))
+        operands.first().map_or(Ok(()), |value| meter.charge_bytes(value.as_str().map_or(0, str::len) * 4))
     }),
-    (LOOP, |meter, operands| operands.iter().try_for_each(|value| meter.shallow(value))),
-    (CHANGED, |meter, operands| operands.iter().skip(1).try_for_each(|value| meter.deep(value))),
+    (LOOP, |meter, operands| operands.iter().try_for_each(|value| meter.charge_shallow(value))),
+    (CHANGED, |meter, operands| operands.iter().skip(1).try_for_each(|value| meter.charge_deep(value))),
 ];
 const COMPARE: &str = "charge_compare";
 const IN: &str = "charge_in";
@@ -61,20 +61,20 @@ const VALID: &str = "charge_valid";
 const BY_NAME: u8 = !0;
 
 fn charge_all(meter: &mut Meter, operands: &[Value]) -> Result<(), Error> {
-    operands.iter().try_for_each(|value| meter.deep(value))
+    operands.iter().try_for_each(|value| meter.charge_deep(value))
 }
 
-/// Adds the filters that the instructions of [`metered`] call.
+/// Adds the filters that the instructions of [`add_charging_instructions`] call.
 pub(super) fn add_charges(env: &mut Environment<'static>) {
     for (name, charge) in CHARGES {
         env.add_filter(name, move |state: &mut State, operands: Rest<Value>| {
-            Meter::of(state, |meter| charge(meter, &operands)).map(|()| {
+            Meter::run(state, |meter| charge(meter, &operands)).map(|()| {
                 // The first element of an unpacked list ends on top of the stack.
                 operands.0.iter().rev().cloned().collect::<Value>()
             })
         });
     }
-    env.add_filter(RAW, |state: &mut State, bytes: usize| write(state, bytes));
+    env.add_filter(RAW, |state: &mut State, bytes: usize| count_output(state, bytes));
     env.add_filter(VALID, |value: Value| assert_valid(&value).map(|()| value));
     env.add_filter(COLLECT, |state: &mut State, value: Value| collect_elements(state, value));
 }
@@ -85,9 +85,9 @@ pub(super) fn collect_elements(state: &mut State, value: Value) -> Result<Value,
         return Ok(value);
     }
     let mut items = Vec::new();
-    Meter::of(state, |meter| {
+    Meter::run(state, |meter| {
         value.try_iter()?.checked().try_for_each(|item| {
-            meter.take(16)?;
+            meter.charge_bytes(16)?;
             items.push(item?);
             Ok(())
         })
@@ -96,7 +96,7 @@ pub(super) fn collect_elements(state: &mut State, value: Value) -> Result<Value,
 }
 
 /// Returns the charging filter of an instruction, and the number of its operands.
-fn charge(instruction: &Instruction<'_>) -> Option<(&'static str, usize)> {
+fn find_charge(instruction: &Instruction<'_>) -> Option<(&'static str, usize)> {
     Some(match instruction {
         Instruction::Eq | Instruction::Ne | Instruction::Gt | Instruction::Gte | Instruction::Lt | Instruction::Lte => {
             (COMPARE, 2)
@@ -115,13 +115,13 @@ fn charge(instruction: &Instruction<'_>) -> Option<(&'static str, usize)> {
     })
 }
 
-/// Returns the instructions with their charges.
+/// Returns the instructions, each with the instructions that charge for it. Jumps lead to the new positions.
 ///
 /// The engine refuses a number that cannot be read if a name, a member or an element has it. With `has_inexact` an
 /// instruction of ours refuses it in the result of a filter or method.
-pub(super) fn metered<'s>(plain: &Instructions<'s>, has_inexact: bool) -> Instructions<'s> {
+pub(super) fn add_charging_instructions<'s>(plain: &Instructions<'s>, has_inexact: bool) -> Instructions<'s> {
     let groups: Vec<Vec<Instruction<'s>>> =
-        (0..).map_while(|at| plain.get(at)).map(|instruction| group(instruction.clone(), has_inexact)).collect();
+        (0..).map_while(|at| plain.get(at)).map(|instruction| expand_instruction(instruction.clone(), has_inexact)).collect();
     // The new start of each instruction. A jump leads to the charge before its target.
     let mut starts = Vec::with_capacity(groups.len() + 1);
     let mut next = 0_u32;
@@ -152,15 +152,15 @@ pub(super) fn metered<'s>(plain: &Instructions<'s>, has_inexact: bool) -> Instru
     metered
 }
 
-/// Returns one instruction with its charge.
-fn group(instruction: Instruction<'_>, has_inexact: bool) -> Vec<Instruction<'_>> {
+/// Returns an instruction with the instructions that charge for it and check its result.
+fn expand_instruction(instruction: Instruction<'_>, has_inexact: bool) -> Vec<Instruction<'_>> {
     let apply = |name, count| Instruction::ApplyFilter(name, Some(count), BY_NAME);
     if let Instruction::EmitRaw(text) = &instruction {
         let bytes = Instruction::LoadConst(Value::from(text.len()));
         return vec![bytes, apply(RAW, 1), Instruction::DiscardTop, instruction];
     }
     let mut group = Vec::new();
-    if let Some((name, count)) = charge(&instruction)
+    if let Some((name, count)) = find_charge(&instruction)
         && let Ok(short) = u16::try_from(count)
     {
         group.extend([apply(name, short), Instruction::UnpackList(count)]);

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use minijinja::machinery::{Span, Token, ast, parse, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-use super::shape::{constant_member, is_number, path};
-use super::vocabulary::{CONSTANTS, FILTERS, FUNCTIONS, METHODS, TESTS, has, words};
+use super::shape::{constant_member, is_number, read_path};
+use super::vocabulary::{CONSTANTS, FILTERS, FUNCTIONS, METHODS, TESTS, has_word, split_words};
 use crate::{LanguageError, Reference, nearest::is_near, reference::Member, text};
 
 /// The maximum size of the source, in bytes.
@@ -30,22 +30,22 @@ pub const MAX_GROWTH_IN_LOOP: u32 = 4;
 pub(super) struct Refusal {
     line: u16,
     problem: String,
-    limit: bool,
+    is_limit: bool,
 }
 
 impl Refusal {
     fn new(span: Span, problem: impl Into<String>) -> Self {
-        Self { line: span.start_line, problem: problem.into(), limit: false }
+        Self { line: span.start_line, problem: problem.into(), is_limit: false }
     }
 
     fn limit(span: Span, problem: impl Into<String>) -> Self {
-        Self { limit: true, ..Self::new(span, problem) }
+        Self { is_limit: true, ..Self::new(span, problem) }
     }
 
     pub(super) fn into_error(self, what: &str) -> LanguageError {
         let what = what.to_owned();
         let problem = if self.line == 0 { self.problem } else { format!("line {}: {}", self.line, self.problem) };
-        if self.limit { LanguageError::Limit { what, problem } } else { LanguageError::Syntax { what, problem } }
+        if self.is_limit { LanguageError::Limit { what, problem } } else { LanguageError::Syntax { what, problem } }
     }
 }
 
@@ -60,7 +60,7 @@ impl From<minijinja::Error> for Refusal {
         Self {
             line: error.line().and_then(|line| line.try_into().ok()).unwrap_or(0),
             problem: problem + remedy,
-            limit: false,
+            is_limit: false,
         }
     }
 }
@@ -76,15 +76,16 @@ pub(super) fn check(source: &str) -> Result<BTreeSet<Reference>, Refusal> {
             ),
         ));
     }
-    check_words(source)?;
+    check_nesting(source)?;
     let tree = parse(source, "template", SyntaxConfig::default())?;
     let mut walk = Walk { locals: Vec::new(), loops: 0, references: BTreeSet::new() };
-    walk.statement(&tree)?;
+    walk.check_statement(&tree)?;
     Ok(walk.references)
 }
 
-/// Limits the depth of the parser, on the engine's own tokens, which are read without recursion.
-fn check_words(source: &str) -> Result<(), Refusal> {
+/// Refuses tags with too many tokens and too deep nesting, which would need much of the parser's stack. The tokens are
+/// read without recursion.
+fn check_nesting(source: &str) -> Result<(), Refusal> {
     let (mut words, mut brackets, mut blocks): (usize, usize, usize) = (0, 0, 0);
     let mut opens_block = false;
     // The number of blocks for each open `if`: itself and its `elif`s.
@@ -140,24 +141,24 @@ struct Walk<'s> {
     references: BTreeSet<Reference>,
 }
 
-type Grown = Result<u32, Refusal>;
+type Growth = Result<u32, Refusal>;
 
 impl<'s> Walk<'s> {
-    fn body(&mut self, body: &[ast::Stmt<'s>]) -> Result<(), Refusal> {
-        body.iter().try_for_each(|statement| self.statement(statement))
+    fn check_body(&mut self, body: &[ast::Stmt<'s>]) -> Result<(), Refusal> {
+        body.iter().try_for_each(|statement| self.check_statement(statement))
     }
 
-    fn statement(&mut self, statement: &ast::Stmt<'s>) -> Result<(), Refusal> {
+    fn check_statement(&mut self, statement: &ast::Stmt<'s>) -> Result<(), Refusal> {
         let (span, name) = match statement {
-            ast::Stmt::Template(template) => return self.body(&template.children),
+            ast::Stmt::Template(template) => return self.check_body(&template.children),
             ast::Stmt::EmitRaw(_) => return Ok(()),
-            ast::Stmt::EmitExpr(emit) => return self.expression(&emit.expr).map(drop),
+            ast::Stmt::EmitExpr(emit) => return self.check_expression(&emit.expr).map(drop),
             ast::Stmt::IfCond(branch) => {
-                self.expression(&branch.expr)?;
-                self.body(&branch.true_body)?;
-                return self.body(&branch.false_body);
+                self.check_expression(&branch.expr)?;
+                self.check_body(&branch.true_body)?;
+                return self.check_body(&branch.false_body);
             }
-            ast::Stmt::ForLoop(for_loop) => return self.for_loop(for_loop, for_loop.span()),
+            ast::Stmt::ForLoop(for_loop) => return self.check_for_loop(for_loop, for_loop.span()),
             ast::Stmt::WithBlock(s) => (s.span(), "with"),
             ast::Stmt::Set(s) => (s.span(), "set"),
             ast::Stmt::SetBlock(s) => (s.span(), "set"),
@@ -176,32 +177,33 @@ impl<'s> Walk<'s> {
         ))
     }
 
-    fn for_loop(&mut self, for_loop: &ast::ForLoop<'s>, span: Span) -> Result<(), Refusal> {
+    fn check_for_loop(&mut self, for_loop: &ast::ForLoop<'s>, span: Span) -> Result<(), Refusal> {
         if for_loop.recursive {
             return Err(Refusal::new(span, "`recursive` is not available in templates"));
         }
-        let growth = self.expression(&for_loop.iter)?;
+        let growth = self.check_expression(&for_loop.iter)?;
         let outside = self.locals.len();
         self.locals.push(("loop", 0));
-        self.assign(&for_loop.target, growth)?;
+        self.add_locals(&for_loop.target, growth)?;
         self.loops += 1;
         if let Some(filter) = &for_loop.filter_expr {
-            self.expression(filter)?;
+            self.check_expression(filter)?;
         }
-        self.body(&for_loop.body)?;
+        self.check_body(&for_loop.body)?;
         self.loops -= 1;
         self.locals.truncate(outside);
-        self.body(&for_loop.else_body)
+        self.check_body(&for_loop.else_body)
     }
 
-    fn assign(&mut self, target: &ast::Expr<'s>, growth: u32) -> Result<(), Refusal> {
+    /// Adds the variables of the target of a loop, with the growth of the list that the loop iterates over.
+    fn add_locals(&mut self, target: &ast::Expr<'s>, growth: u32) -> Result<(), Refusal> {
         match target {
             ast::Expr::Var(var) => self.locals.push((var.id, growth)),
             ast::Expr::List(list) => {
-                list.items.iter().try_for_each(|item| self.assign(item, growth))?;
+                list.items.iter().try_for_each(|item| self.add_locals(item, growth))?;
             }
             ast::Expr::Tuple(tuple) => {
-                tuple.items.iter().try_for_each(|item| self.assign(item, growth))?;
+                tuple.items.iter().try_for_each(|item| self.add_locals(item, growth))?;
             }
             other => {
                 return Err(Refusal::new(other.span(), "a loop needs a name for its element"));
@@ -210,8 +212,9 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    fn expression(&mut self, expr: &ast::Expr<'s>) -> Grown {
-        let growth = self.grow(expr)?;
+    /// Checks an expression and its parts, and returns its growth.
+    fn check_expression(&mut self, expr: &ast::Expr<'s>) -> Growth {
+        let growth = self.measure_growth(expr)?;
         let maximum = if self.loops > 0 { MAX_GROWTH_IN_LOOP } else { MAX_GROWTH };
         if growth > maximum {
             return Err(Refusal::limit(
@@ -224,25 +227,26 @@ impl<'s> Walk<'s> {
         Ok(growth)
     }
 
-    fn sum_growth<'e>(&mut self, exprs: impl IntoIterator<Item = &'e ast::Expr<'s>>) -> Grown
+    fn sum_growth<'e>(&mut self, exprs: impl IntoIterator<Item = &'e ast::Expr<'s>>) -> Growth
     where
         's: 'e,
     {
-        exprs.into_iter().try_fold(0_u32, |sum, expr| Ok(sum.saturating_add(self.expression(expr)?)))
+        exprs.into_iter().try_fold(0_u32, |sum, expr| Ok(sum.saturating_add(self.check_expression(expr)?)))
     }
 
-    fn grow(&mut self, expr: &ast::Expr<'s>) -> Grown {
-        if let Some((root, members)) = path(expr) {
-            return Ok(self.refer(root, members, false));
+    /// Checks the parts of an expression, and returns the growth of the expression, which can be above the maximum.
+    fn measure_growth(&mut self, expr: &ast::Expr<'s>) -> Growth {
+        if let Some((root, members)) = read_path(expr) {
+            return Ok(self.add_reference(root, members, false));
         }
         match expr {
             ast::Expr::Const(_) => Ok(0),
             // A variable is a path without members.
             ast::Expr::Var(_) => Ok(1),
-            ast::Expr::GetAttr(get) => self.expression(&get.expr),
+            ast::Expr::GetAttr(get) => self.check_expression(&get.expr),
             ast::Expr::GetItem(get) => {
-                self.expression(&get.subscript_expr)?;
-                self.expression(&get.expr)
+                self.check_expression(&get.subscript_expr)?;
+                self.check_expression(&get.expr)
             }
             ast::Expr::Slice(slice) => {
                 // The engine negates the step without a check.
@@ -258,63 +262,63 @@ impl<'s> Walk<'s> {
                     ));
                 }
                 self.sum_growth([&slice.start, &slice.stop, &slice.step].into_iter().flatten())?;
-                self.expression(&slice.expr)
+                self.check_expression(&slice.expr)
             }
-            ast::Expr::UnaryOp(op) => self.expression(&op.expr).map(|_| 0),
-            ast::Expr::BinOp(op) => self.operator(op),
+            ast::Expr::UnaryOp(op) => self.check_expression(&op.expr).map(|_| 0),
+            ast::Expr::BinOp(op) => self.check_operator(op),
             ast::Expr::Compare(compare) => {
-                self.expression(&compare.expr)?;
+                self.check_expression(&compare.expr)?;
                 self.sum_growth(compare.ops.iter().map(|op| &op.expr)).map(|_| 0)
             }
             ast::Expr::IfExpr(choice) => {
-                self.expression(&choice.test_expr)?;
-                let if_true = self.expression(&choice.true_expr)?;
-                let if_false = choice.false_expr.as_ref().map(|if_false| self.expression(if_false)).transpose()?;
+                self.check_expression(&choice.test_expr)?;
+                let if_true = self.check_expression(&choice.true_expr)?;
+                let if_false = choice.false_expr.as_ref().map(|if_false| self.check_expression(if_false)).transpose()?;
                 Ok(if_true.max(if_false.unwrap_or(0)))
             }
             ast::Expr::List(list) => self.sum_growth(&list.items),
             ast::Expr::Tuple(tuple) => self.sum_growth(&tuple.items),
             ast::Expr::Map(map) => self.sum_growth(map.keys.iter().chain(&map.values)),
             ast::Expr::Filter(filter) => {
-                known("filter", filter.name, FILTERS, filter.span())?;
+                check_word("filter", filter.name, FILTERS, filter.span())?;
                 let guards = matches!(filter.name, "d" | "default");
                 if let Some(subject) = &filter.expr {
-                    self.subject(subject, guards)?;
+                    self.check_subject(subject, guards)?;
                 }
-                self.arguments(&filter.args, filter.span())?;
+                self.check_arguments(&filter.args, filter.span())?;
                 Ok(1)
             }
             ast::Expr::Test(test) => {
-                known("test", test.name, TESTS, test.span())?;
-                self.subject(&test.expr, matches!(test.name, "defined" | "undefined"))?;
-                self.arguments(&test.args, test.span())?;
+                check_word("test", test.name, TESTS, test.span())?;
+                self.check_subject(&test.expr, matches!(test.name, "defined" | "undefined"))?;
+                self.check_arguments(&test.args, test.span())?;
                 Ok(0)
             }
-            ast::Expr::Call(call) => self.call(call, call.span()),
+            ast::Expr::Call(call) => self.check_call(call, call.span()),
         }
     }
 
-    /// Checks the operand of a filter or test. `guards` says whether the filter or test handles its absence.
-    fn subject(&mut self, subject: &ast::Expr<'s>, guards: bool) -> Grown {
-        match path(subject) {
-            Some((root, members)) if guards => Ok(self.refer(root, members, true)),
-            _ => self.expression(subject),
+    /// Checks the operand of a filter or test. `guards`: whether the filter or test accepts a missing operand.
+    fn check_subject(&mut self, subject: &ast::Expr<'s>, guards: bool) -> Growth {
+        match read_path(subject) {
+            Some((root, members)) if guards => Ok(self.add_reference(root, members, true)),
+            _ => self.check_expression(subject),
         }
     }
 
-    fn refer(&mut self, root: &str, members: Vec<Member>, optional: bool) -> u32 {
+    fn add_reference(&mut self, root: &str, members: Vec<Member>, optional: bool) -> u32 {
         if let Some((_, growth)) = self.locals.iter().rev().find(|(name, _)| *name == root) {
             return *growth;
         }
-        if has(CONSTANTS, root) {
+        if has_word(CONSTANTS, root) {
             return 0;
         }
         self.references.insert(Reference { root: root.to_owned(), members, optional });
         1
     }
 
-    fn operator(&mut self, op: &ast::Spanned<ast::BinOp<'s>>) -> Grown {
-        let (left, right) = (self.expression(&op.left)?, self.expression(&op.right)?);
+    fn check_operator(&mut self, op: &ast::Spanned<ast::BinOp<'s>>) -> Growth {
+        let (left, right) = (self.check_expression(&op.left)?, self.check_expression(&op.right)?);
         match op.op {
             ast::BinOpKind::Add | ast::BinOpKind::Concat => Ok(left.saturating_add(right)),
             ast::BinOpKind::ScAnd | ast::BinOpKind::ScOr => Ok(left.max(right)),
@@ -326,33 +330,33 @@ impl<'s> Walk<'s> {
         }
     }
 
-    fn call(&mut self, call: &ast::Call<'s>, span: Span) -> Grown {
+    fn check_call(&mut self, call: &ast::Call<'s>, span: Span) -> Growth {
         match &call.expr {
             ast::Expr::Var(function) => {
-                known("function", function.id, FUNCTIONS, span)?;
-                self.arguments(&call.args, span)?;
+                check_word("function", function.id, FUNCTIONS, span)?;
+                self.check_arguments(&call.args, span)?;
                 Ok(0)
             }
             ast::Expr::GetAttr(method) => {
                 let of_loop = matches!(&method.expr, ast::Expr::Var(var) if var.id == "loop");
                 if !(of_loop && matches!(method.name, "cycle" | "changed")) {
-                    known("method", method.name, METHODS, span)?;
+                    check_word("method", method.name, METHODS, span)?;
                 }
                 // The engine divides by the number of positional arguments.
                 if of_loop && !matches!(call.args.first(), Some(ast::CallArg::Pos(_))) {
                     return Err(Refusal::new(span, format!("`loop.{}` needs a value", method.name)));
                 }
-                self.expression(&method.expr)?;
-                self.arguments(&call.args, span)?;
+                self.check_expression(&method.expr)?;
+                self.check_arguments(&call.args, span)?;
                 Ok(1)
             }
             _ => Err(Refusal::new(span, "a value cannot be called")),
         }
     }
 
-    fn arguments(&mut self, arguments: &[ast::CallArg<'s>], span: Span) -> Result<(), Refusal> {
+    fn check_arguments(&mut self, arguments: &[ast::CallArg<'s>], span: Span) -> Result<(), Refusal> {
         arguments.iter().try_for_each(|argument| match argument {
-            ast::CallArg::Pos(expr) | ast::CallArg::Kwarg(_, expr) => self.expression(expr).map(drop),
+            ast::CallArg::Pos(expr) | ast::CallArg::Kwarg(_, expr) => self.check_expression(expr).map(drop),
             ast::CallArg::PosSplat(_) | ast::CallArg::KwargSplat(_) => {
                 Err(Refusal::new(span, "`*` and `**` before an argument are not available"))
             }
@@ -361,14 +365,14 @@ impl<'s> Walk<'s> {
 }
 
 /// Refuses a word that is not in the vocabulary, and suggests the nearest one.
-fn known(sort: &str, name: &str, existing: &'static str, span: Span) -> Result<(), Refusal> {
-    if has(existing, name) {
+fn check_word(sort: &str, name: &str, existing: &'static str, span: Span) -> Result<(), Refusal> {
+    if has_word(existing, name) {
         return Ok(());
     }
     let name = text::display(name, 40);
-    let remedy = match words(existing).find(|candidate| is_near(&name, candidate)) {
+    let remedy = match split_words(existing).find(|candidate| is_near(&name, candidate)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("there are {}", words(existing).collect::<Vec<_>>().join(", ")),
+        None => format!("there are {}", split_words(existing).collect::<Vec<_>>().join(", ")),
     };
     Err(Refusal::new(span, format!("there is no {sort} `{name}`; {remedy}")))
 }

@@ -7,7 +7,7 @@ use minijinja::machinery::ast;
 use crate::reference::Member;
 
 /// Returns the variable and the members of an expression that is a path of constants.
-pub(super) fn path<'s>(expr: &ast::Expr<'s>) -> Option<(&'s str, Vec<Member>)> {
+pub(super) fn read_path<'s>(expr: &ast::Expr<'s>) -> Option<(&'s str, Vec<Member>)> {
     let mut members = Vec::new();
     let mut expr = expr;
     loop {

@@ -421,13 +421,13 @@ fn a_misspelt_reference_is_found_without_rendering() {
 fn every_word_of_the_vocabulary_exists_in_the_engine() {
     let env = vocabulary::environment();
     let state = env.empty_state();
-    for filter in vocabulary::words(vocabulary::FILTERS) {
+    for filter in vocabulary::split_words(vocabulary::FILTERS) {
         assert!(minijinja::tests::is_filter(&state, filter), "{filter}");
     }
-    for test in vocabulary::words(vocabulary::TESTS) {
+    for test in vocabulary::split_words(vocabulary::TESTS) {
         assert!(minijinja::tests::is_test(&state, test), "{test}");
     }
-    let own = vocabulary::words(vocabulary::CONSTANTS).chain(vocabulary::words(vocabulary::FUNCTIONS));
+    let own = vocabulary::split_words(vocabulary::CONSTANTS).chain(vocabulary::split_words(vocabulary::FUNCTIONS));
     assert_eq!(env.globals().map(|(name, _)| name).collect::<Vec<_>>(), own.collect::<Vec<_>>());
     assert_eq!(render("{{ 'a'.capitalize() }}{{ {'a': 1}.values() | list }}"), Ok("A[1]".to_owned()));
 }

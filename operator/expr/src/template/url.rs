@@ -15,8 +15,8 @@ use minijinja::{Error, ErrorKind, Output, State, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 use unicode_normalization::UnicodeNormalization;
 
-use super::filters::text;
-use super::meter::{charge_creation, write as count_output};
+use super::filters::render_text;
+use super::meter::{charge_creation, count_output};
 use crate::text::clean;
 
 /// The first character of the frame of a value. `e` or `v`, the length in bytes, a colon and the value follow.
@@ -35,7 +35,7 @@ pub(super) fn urlencode(state: &mut State, value: &Value) -> Result<Value, Error
     if is_encoded(value) {
         return Ok(value.clone());
     }
-    let encoded = encode(&text(state, value)?);
+    let encoded = encode(&render_text(state, value)?);
     charge_creation(state, encoded.len())?;
     Ok(Value::from_safe_string(encoded))
 }
@@ -43,7 +43,7 @@ pub(super) fn urlencode(state: &mut State, value: &Value) -> Result<Value, Error
 /// Prints a value inside of a frame, so that [`assemble`] can distinguish it from the template's own text.
 pub(super) fn print_framed(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     let kind = if is_encoded(value) { 'e' } else { 'v' };
-    let text = text(state, value)?;
+    let text = render_text(state, value)?;
     count_output(state, text.len())?;
     write!(out, "{MARK}{kind}{}:{text}", text.len()).map_err(|_| Error::from(ErrorKind::WriteFailure))
 }
@@ -63,18 +63,18 @@ pub(super) fn assemble(framed: &str) -> Result<String, String> {
     let mut url = Url::default();
     let mut rest = framed;
     while let Some((literal, frame)) = rest.split_once(MARK) {
-        url.literal(literal);
+        url.push_literal(literal);
         let (kind, value, after) = unframe(frame).ok_or("the template's text has a control character; remove it")?;
-        url.value(value, kind == 'e')?;
+        url.push_value(value, kind == 'e')?;
         rest = after;
     }
-    url.literal(rest);
+    url.push_literal(rest);
     url.check_host_end()?;
     url.check_segments()?;
     Ok(url.text)
 }
 
-/// Returns the kind of a frame, its value and the text after it.
+/// Returns the kind of a frame, the framed value, and the text after the frame.
 fn unframe(frame: &str) -> Option<(char, &str, &str)> {
     let kind = frame.chars().next().filter(|kind| matches!(kind, 'e' | 'v'))?;
     let (length, rest) = frame.get(1..)?.split_once(':')?;
@@ -94,11 +94,11 @@ struct Url {
 }
 
 impl Url {
-    fn literal(&mut self, text: &str) {
+    fn push_literal(&mut self, text: &str) {
         self.text.push_str(&clean(text));
     }
 
-    fn value(&mut self, value: &str, encoded: bool) -> Result<(), String> {
+    fn push_value(&mut self, value: &str, was_encoded: bool) -> Result<(), String> {
         let first = !std::mem::replace(&mut self.has_value, true);
         let from = self.text.len();
         if first && self.text.trim().is_empty() {
@@ -107,7 +107,7 @@ impl Url {
             return Ok(());
         }
         if end_of_authority(&self.text).is_some() {
-            let text = if encoded { value.to_owned() } else { encode(value) };
+            let text = if was_encoded { value.to_owned() } else { encode(value) };
             self.text.push_str(&text);
         } else {
             self.check_host(value)?;
@@ -155,15 +155,15 @@ impl Url {
         Ok(())
     }
 
-    /// Refuses values that make a segment of the path `.` or `..`, in any spelling that a server could read so.
+    /// Refuses values that make a segment of the path `.`, `..` or empty, in any spelling that a server could read so.
     fn check_segments(&self) -> Result<(), String> {
         let Some(first) = end_of_authority(&self.text) else { return Ok(()) };
         let mut from = first;
         let path = self.text.get(from..).unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
         for segment in path.split(['/', '\\']) {
             let to = from + segment.len();
-            let at = self.values.partition_point(|value| value.end < from);
-            if self.values.get(at).is_some_and(|value| value.start <= to) && leads_elsewhere(segment) {
+            let index = self.values.partition_point(|value| value.end < from);
+            if self.values.get(index).is_some_and(|value| value.start <= to) && has_dot_segment(segment) {
                 return Err(
                     "a value makes a segment of the URL's path `.` or `..`, which leads to another path; check the \
                             value before this step, or put it into the query"
@@ -184,7 +184,7 @@ impl Url {
     }
 }
 
-/// Returns the end of scheme, host and port, if text follows them. Like a parser of URLs: any number of slashes of
+/// Returns the end of scheme, host and port, if text follows them. As in parsers of URLs, any number of slashes of
 /// either kind can precede the host.
 fn end_of_authority(url: &str) -> Option<usize> {
     let (scheme, rest) = url.split_once(':')?;
@@ -195,13 +195,13 @@ fn end_of_authority(url: &str) -> Option<usize> {
 
 /// Whether a text is a part of a host name, a port, an address, or one of these with a port.
 fn is_host(text: &str) -> bool {
-    let name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
-    let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let address = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_address = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
     match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
-        Some((inside, "")) => address(inside),
-        Some((inside, after)) => address(inside) && after.strip_prefix(':').is_some_and(port),
-        None => text.split_once(':').map_or_else(|| name(text), |(host, after)| name(host) && port(after)),
+        Some((inside, "")) => is_address(inside),
+        Some((inside, after)) => is_address(inside) && after.strip_prefix(':').is_some_and(is_port),
+        None => text.split_once(':').map_or_else(|| is_name(text), |(host, after)| is_name(host) && is_port(after)),
     }
 }
 
@@ -212,7 +212,7 @@ fn is_blank(segment: &str) -> bool {
 
 /// Whether a decoded segment has a part between slashes of either kind that is `.` or `..`, also with parameters or
 /// blank space.
-fn leads_elsewhere(segment: &str) -> bool {
+fn has_dot_segment(segment: &str) -> bool {
     let mut bytes = segment.as_bytes().to_vec();
     for _ in 0..DECODINGS {
         bytes = percent_decode(&bytes).collect();

@@ -37,16 +37,16 @@ pub const FUNCTIONS: &str = "range";
 pub(super) const CONSTANTS: &str = "null";
 
 /// Returns the words of a list.
-pub(super) fn words(list: &'static str) -> impl Iterator<Item = &'static str> {
+pub(super) fn split_words(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.split_whitespace()
 }
 
 /// Whether a list contains this word.
-pub(super) fn has(list: &'static str, word: &str) -> bool {
-    words(list).any(|w| w == word)
+pub(super) fn has_word(list: &'static str, word: &str) -> bool {
+    split_words(list).any(|known| known == word)
 }
 
-/// Returns the template engine with exactly this vocabulary. It has no state of a rendering.
+/// Returns the template engine with exactly the vocabulary of this module. The engine has no state of a rendering.
 pub(super) fn environment() -> &'static Environment<'static> {
     static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(build);
     &ENVIRONMENT
@@ -68,7 +68,7 @@ fn build() -> Environment<'static> {
     // The charging instructions count as further steps.
     env.set_fuel(Some(2 * FUEL));
     env.set_recursion_limit(64);
-    env.set_unknown_method_callback(own::method);
+    env.set_unknown_method_callback(own::call_method);
     env.set_formatter(own::print);
     env.add_global("null", Value::from(()));
     env.add_function("range", own::range);
@@ -149,7 +149,7 @@ fn add_engine_filters(env: &mut Environment<'static>) {
 fn add_metered(env: &mut Environment<'static>, name: &'static str, function: Value, charge: Charge) {
     env.add_filter(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
         let arguments = arguments.into_values();
-        Meter::of(state, |meter| charge(meter, &arguments))?;
+        Meter::run(state, |meter| charge(meter, &arguments))?;
         let result = function.call(state, &arguments)?;
         collect_elements(state, result)
     });
@@ -157,27 +157,27 @@ fn add_metered(env: &mut Environment<'static>, name: &'static str, function: Val
 
 fn add_tests(env: &mut Environment<'static>) {
     let tests: [(&'static str, Value, Charge); 31] = [
-        ("boolean", Value::from_function(tests::is_boolean), own::charge_nothing),
-        ("defined", Value::from_function(tests::is_defined), own::charge_nothing),
-        ("divisibleby", Value::from_function(own::is_divisible_by), own::charge_nothing),
+        ("boolean", Value::from_function(tests::is_boolean), own::charge_count),
+        ("defined", Value::from_function(tests::is_defined), own::charge_count),
+        ("divisibleby", Value::from_function(own::is_divisible_by), own::charge_count),
         ("endingwith", Value::from_function(tests::is_endingwith), own::charge_all),
-        ("even", Value::from_function(tests::is_even), own::charge_nothing),
-        ("false", Value::from_function(tests::is_false), own::charge_nothing),
-        ("float", Value::from_function(tests::is_float), own::charge_nothing),
+        ("even", Value::from_function(tests::is_even), own::charge_count),
+        ("false", Value::from_function(tests::is_false), own::charge_count),
+        ("float", Value::from_function(tests::is_float), own::charge_count),
         ("in", Value::from_function(tests::is_in), own::charge_in),
-        ("integer", Value::from_function(tests::is_integer), own::charge_nothing),
+        ("integer", Value::from_function(tests::is_integer), own::charge_count),
         ("iterable", Value::from_function(tests::is_iterable), own::charge_elements),
         ("lower", Value::from_function(tests::is_lower), own::charge_elements),
-        ("mapping", Value::from_function(tests::is_mapping), own::charge_nothing),
-        ("none", Value::from_function(tests::is_none), own::charge_nothing),
-        ("number", Value::from_function(tests::is_number), own::charge_nothing),
-        ("odd", Value::from_function(tests::is_odd), own::charge_nothing),
+        ("mapping", Value::from_function(tests::is_mapping), own::charge_count),
+        ("none", Value::from_function(tests::is_none), own::charge_count),
+        ("number", Value::from_function(tests::is_number), own::charge_count),
+        ("odd", Value::from_function(tests::is_odd), own::charge_count),
         ("sameas", Value::from_function(tests::is_sameas), own::charge_comparison),
-        ("sequence", Value::from_function(tests::is_sequence), own::charge_nothing),
+        ("sequence", Value::from_function(tests::is_sequence), own::charge_count),
         ("startingwith", Value::from_function(tests::is_startingwith), own::charge_all),
-        ("string", Value::from_function(tests::is_string), own::charge_nothing),
-        ("true", Value::from_function(tests::is_true), own::charge_nothing),
-        ("undefined", Value::from_function(tests::is_undefined), own::charge_nothing),
+        ("string", Value::from_function(tests::is_string), own::charge_count),
+        ("true", Value::from_function(tests::is_true), own::charge_count),
+        ("undefined", Value::from_function(tests::is_undefined), own::charge_count),
         ("upper", Value::from_function(tests::is_upper), own::charge_elements),
         ("eq", Value::from_function(tests::is_eq), own::charge_comparison),
         ("==", Value::from_function(tests::is_eq), own::charge_comparison),
@@ -193,7 +193,7 @@ fn add_tests(env: &mut Environment<'static>) {
         env.add_test(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
             let arguments = arguments.into_values();
             arguments.iter().try_for_each(assert_valid)?;
-            Meter::of(state, |meter| charge(meter, &arguments))?;
+            Meter::run(state, |meter| charge(meter, &arguments))?;
             function.call(state, &arguments)
         });
     }

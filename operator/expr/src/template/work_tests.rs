@@ -220,7 +220,7 @@ fn every_word_is_in_the_table_of_charges() {
         ("method", vocabulary::METHODS),
         ("function", vocabulary::FUNCTIONS),
     ];
-    let words = lists.into_iter().flat_map(|(sort, list)| vocabulary::words(list).map(move |word| (sort, word)));
+    let words = lists.into_iter().flat_map(|(sort, list)| vocabulary::split_words(list).map(move |word| (sort, word)));
     let operators = OPERATORS.into_iter().map(|operator| ("operator", operator));
     for (sort, word) in words.chain(operators) {
         if !TABLE.iter().any(|(kind, name, ..)| *kind == sort && *name == word) {
