@@ -17,7 +17,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<Patter
     let scope_of_all = || StepScope::of("", RecordNamespace::Named, dag.tasks.iter().map(|task| &task.step));
     let done = RefCell::new(vec![false; dag.tasks.len()]);
     let members = dag.tasks.iter().enumerate().map(|(index, task)| -> Member<'_, ()> {
-        let step_scope = scope_of_task(&scope_of_all(), dag, task);
+        let task_scope = scope_of_task(&scope_of_all(), dag, task);
         let done = &done;
         Box::pin(async move {
             poll_fn(|_| {
@@ -25,7 +25,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<Patter
                 if ready { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
-            perform(run, dag, task, &step_scope).await?;
+            perform(run, dag, task, &task_scope).await?;
             done.borrow_mut()[index] = true;
             Ok(())
         })
@@ -41,10 +41,10 @@ async fn perform<'a>(
     run: &Run<'a>,
     dag: &'a PlannedDag,
     task: &'a PlannedTask,
-    own: &StepScope<'a>,
+    task_scope: &StepScope<'a>,
 ) -> Result<(), EarlyEnd> {
     loop {
-        match steps::run_step(run, own, &task.step).await? {
+        match steps::run_step(run, task_scope, &task.step).await? {
             StepFlow::Continue => return Ok(()),
             StepFlow::Refused(why) => return Err(EarlyEnd::Rejected(why)),
             StepFlow::Repeat(None) => {}
@@ -52,9 +52,11 @@ async fn perform<'a>(
                 for repeated in task.again.iter().filter_map(|index| dag.tasks.get(*index)) {
                     // The agent of the repeated task receives the feedback of the gate, although the task does not
                     // depend on it.
-                    let step_scope =
-                        StepScope { feedback_from: Some(task.step.path.clone()), ..scope_of_task(own, dag, repeated) };
-                    Box::pin(perform(run, dag, repeated, &step_scope)).await?;
+                    let scope_of_repeated = StepScope {
+                        feedback_from: Some(task.step.path.clone()),
+                        ..scope_of_task(task_scope, dag, repeated)
+                    };
+                    Box::pin(perform(run, dag, repeated, &scope_of_repeated)).await?;
                 }
             }
         }

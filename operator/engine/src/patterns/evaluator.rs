@@ -121,19 +121,22 @@ async fn judge<'a>(
     }
 }
 
-/// Parses an evaluation: the score, and the whole answer.
+/// Parses an evaluation. Returns the score, and an object with the score, the issues and the fixes.
 fn parse_evaluation(text: &str) -> Result<(f64, Value), String> {
     let object = extract::extract_where(text, |value| value.get("score").is_some());
     let Some(object) = object else { return Err("there is no JSON object with a score in it".to_owned()) };
     assert_exact(&object["score"], "/score")?;
-    let list = |field: &str| object.get(field).filter(|value| value.is_array()).cloned().unwrap_or_else(|| json!([]));
+    let list_of = |field: &str| object.get(field).filter(|value| value.is_array()).cloned().unwrap_or_else(|| json!([]));
     match object.get("score").and_then(Value::as_f64).filter(|score| (0.0..=100.0).contains(score)) {
-        Some(score) => Ok((score, json!({"score": object["score"], "issues": list("issues"), "fixes": list("fixes")}))),
+        Some(score) => {
+            let (issues, fixes) = (list_of("issues"), list_of("fixes"));
+            Ok((score, json!({"score": object["score"], "issues": issues, "fixes": fixes})))
+        }
         None => Err(format!("score is {} and must be a number from 0 to 100", object["score"])),
     }
 }
 
-/// Returns the scope while a draft is evaluated, reviewed or revised.
+/// Returns the scope in which a draft is evaluated, reviewed or revised. `judged` has all drafts with an evaluation.
 fn scope_of_draft<'a>(
     step_scope: &StepScope<'a>,
     draft: &Draft,

@@ -9,7 +9,7 @@ use signoff_expr::Condition;
 use super::PatternResult;
 
 use crate::{
-    plan::{PlannedEdge, PlannedGraph},
+    plan::{PlannedEdge, PlannedGraph, PlannedStep},
     replay::{
         activity::{ActivityKey, Start, error},
         run::{RenderError, Run},
@@ -61,19 +61,7 @@ async fn choose_next<'a>(
             PlannedEdge::Always(to) if !is_refused => return Ok(Some(*to)),
             PlannedEdge::Always(_) => {}
             PlannedEdge::Choose(choices) => {
-                // The conditions are evaluated once. Replays read the result from the record.
-                let (path, _) = run.visit(&RecordPath::new(&node.path).chosen_edge());
-                let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
-                let evaluate = |seq| find_target(run, step_scope, graph, (&node.name, choices), seq);
-                let record = run.activity(step_scope, key, evaluate).await;
-                if record.phase != StepPhase::Succeeded {
-                    return Err(EarlyEnd::Failed(match record.error {
-                        Some(error) if error.is(FailureClass::Condition) => error.message,
-                        error => format!("edge from {}: {}", node.name, error.map_or_else(String::new, |e| e.message)),
-                    }));
-                }
-                let name = record.response.as_ref().and_then(|name| name.0.as_str()).unwrap_or_default();
-                let to = graph.nodes.iter().position(|node| node.name == name);
+                let to = record_choice(run, step_scope, graph, node, choices).await?;
                 if to.is_some() {
                     return Ok(to);
                 }
@@ -83,8 +71,31 @@ async fn choose_next<'a>(
     Ok(None)
 }
 
-/// Returns the target of the first edge whose condition holds, or an empty name if none holds. If a condition before it
-/// cannot be evaluated, no node is chosen, because the later edges apply only if the earlier ones do not hold.
+/// Evaluates the conditions of an edge once, and records the chosen node, which replays read. Returns `None` if no
+/// condition holds.
+async fn record_choice<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    graph: &'a PlannedGraph,
+    node: &'a PlannedStep,
+    choices: &'a [(Condition, usize)],
+) -> Result<Option<usize>, EarlyEnd> {
+    let (path, _) = run.visit(&RecordPath::new(&node.path).chosen_edge());
+    let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
+    let evaluate = |seq| find_target(run, step_scope, graph, (&node.name, choices), seq);
+    let record = run.activity(step_scope, key, evaluate).await;
+    if record.phase != StepPhase::Succeeded {
+        return Err(EarlyEnd::Failed(match record.error {
+            Some(error) if error.is(FailureClass::Condition) => error.message,
+            error => format!("edge from {}: {}", node.name, error.map_or_else(String::new, |e| e.message)),
+        }));
+    }
+    let name = record.response.as_ref().and_then(|name| name.0.as_str()).unwrap_or_default();
+    Ok(graph.nodes.iter().position(|node| node.name == name))
+}
+
+/// Returns the name of the node of the first condition that holds, or an empty name if no condition holds. A condition
+/// that cannot be evaluated fails the choice, because each condition applies only if no earlier condition holds.
 fn find_target<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,

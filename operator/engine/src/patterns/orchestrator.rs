@@ -89,9 +89,9 @@ async fn run_workers<'a>(
 ) -> Result<(StepScope<'a>, String, Origins), EarlyEnd> {
     let count = tasks.parts.len();
     let mut results: BTreeMap<usize, WorkerResult> = BTreeMap::new();
-    let mut open: Vec<usize> = (0..count).collect();
+    let mut open_parts: Vec<usize> = (0..count).collect();
     loop {
-        let members = open.iter().map(|index| -> Member<'_, (usize, WorkerResult)> {
+        let members = open_parts.iter().map(|index| -> Member<'_, (usize, WorkerResult)> {
             let (index, step_scope) = (*index, step_scope.clone());
             Box::pin(async move { Ok((index, perform_part(run, plan, &step_scope, index, tasks).await?)) })
         });
@@ -114,14 +114,15 @@ async fn run_workers<'a>(
                 let results_scope = with_results(step_scope, tasks, &results);
                 return Ok((results_scope, join_results(&results), edit.and(&origins)));
             }
-            Verdict::Retry => open = parse_repeated_workers(&parameters().await?, count),
-            Verdict::Defer => open = (0..count).collect(),
+            Verdict::Retry => open_parts = parse_repeated_workers(&parameters().await?, count),
+            Verdict::Defer => open_parts = (0..count).collect(),
             _ => return Ok((results_scope, text, origins)),
         }
     }
 }
 
-/// Returns the parts of the work with the edits of people.
+/// Asks the orchestrator to divide the work and people to review the parts, until the parts are accepted. Returns the
+/// parts with the edits of people.
 async fn divide<'a>(
     run: &Run<'a>,
     plan: &'a PlannedOrchestrator,
@@ -175,6 +176,7 @@ fn parse_parts(text: &str, maximum: usize) -> Result<Vec<Value>, String> {
     }
 }
 
+/// Runs the worker of a part of the work, and returns its result.
 async fn perform_part<'a>(
     run: &Run<'a>,
     plan: &'a PlannedOrchestrator,
@@ -184,9 +186,10 @@ async fn perform_part<'a>(
 ) -> Result<WorkerResult, EarlyEnd> {
     let path = format!(".worker-{index}");
     let limit = plan.max_workers.map(|maximum| (".worker-".to_owned(), maximum));
-    let own = StepScope { conversation: path.clone(), feedback_from: Some(path.clone()), limit, ..step_scope.clone() };
+    let worker_scope =
+        StepScope { conversation: path.clone(), feedback_from: Some(path.clone()), limit, ..step_scope.clone() };
     let (task, origins) = (text_of_part(tasks, index), tasks.origins.clone());
-    let own = own.with_vars(move |run, wanted, _, scope| {
+    let worker_scope = worker_scope.with_vars(move |run, wanted, _, scope| {
         if wanted.root("task") {
             run.origins.note(&origins);
         }
@@ -194,7 +197,7 @@ async fn perform_part<'a>(
         scope.set("index", json!(index));
         Ok(())
     });
-    let (response, status) = match steps::perform(run, &own, &plan.worker, &path, None).await? {
+    let (response, status) = match steps::perform(run, &worker_scope, &plan.worker, &path, None).await? {
         StepResult::Answered(text) => (json!(text), "succeeded"),
         StepResult::Skipped => (Value::Null, "skipped"),
         StepResult::Failed(_) => (Value::Null, "failed"),
@@ -212,6 +215,7 @@ fn origins_of_results(results: &BTreeMap<usize, WorkerResult>) -> Origins {
     results.values().fold(Origins::default(), |all, result| all.and(&result.origins))
 }
 
+/// Returns the scope with the variables of [`TASKS`].
 fn with_tasks<'a>(step_scope: &StepScope<'a>, tasks: &Tasks) -> StepScope<'a> {
     let tasks = tasks.clone();
     step_scope.with_vars(move |run, wanted, _, scope| {

@@ -42,23 +42,24 @@ pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Res
     }
 }
 
-/// Runs a step that combines results, and returns its result. The step can be a gate about `joined`.
+/// Runs a step that combines results: a gate about the text `joined`, or another step. Returns the scope with the step
+/// and its result: `joined` if the step is skipped, fails, or is a rejected gate that does not end the run.
 pub(super) async fn reduce<'a>(
     run: &Run<'a>,
     step: &'a PlannedStep,
     step_scope: StepScope<'a>,
     joined: LazyValue<'a>,
 ) -> Result<PatternResult<'a>, EarlyEnd> {
-    let own = step_scope.with_step(step);
-    let own = StepScope { listed: RecordNamespace::Named, conversation: step.path.clone(), ..own };
+    let step_scope = step_scope.with_step(step);
+    let step_scope = StepScope { listed: RecordNamespace::Named, conversation: step.path.clone(), ..step_scope };
     let Some(gate) = step.gate() else {
-        return match steps::perform(run, &own, step, &step.path, None).await? {
+        let result = match steps::perform(run, &step_scope, step, &step.path, None).await? {
             StepResult::Answered(text) => {
-                let origins = origins_of_answer(run, &own, step, &step.path).await?;
-                Ok(PatternResult { step_scope: own, result: lazy_constant(json!(text), origins) })
+                lazy_constant(json!(text), origins_of_answer(run, &step_scope, step, &step.path).await?)
             }
-            StepResult::Skipped | StepResult::Failed(_) => Ok(PatternResult { step_scope: own, result: joined }),
+            StepResult::Skipped | StepResult::Failed(_) => joined,
         };
+        return Ok(PatternResult { step_scope, result });
     };
     loop {
         let render = |seq: Seq| -> Result<(String, Origins), RenderError> {
@@ -69,9 +70,9 @@ pub(super) async fn reduce<'a>(
             let (text, origins) = render(seq)?;
             Ok(Some(ReviewSubject::of(&step.path, &text).made_of(origins)))
         };
-        let decided = steps::decide(run, &own, step, &step.path, &subject).await?;
+        let decided = steps::decide(run, &step_scope, step, &step.path, &subject).await?;
         if decided.verdict == Verdict::Reject && !gate.stops_on_reject {
-            return Ok(PatternResult { step_scope: own, result: joined });
+            return Ok(PatternResult { step_scope, result: joined });
         }
         let verdict = steps::verdict_or_end(run, &decided, &[Verdict::Retry])?;
         let origins_of_edit = || async {
@@ -86,15 +87,15 @@ pub(super) async fn reduce<'a>(
                 lazy_constant(value, origins_of_edit().await?)
             }
             Verdict::Respond => {
-                let (own, origins) = (own.clone(), origins_of_edit().await?);
+                let (own_scope, origins) = (step_scope.clone(), origins_of_edit().await?);
                 Rc::new(move |run, seq| {
                     run.origins.note(&origins);
-                    last_response(run, &StepScope { also_visible: Vec::new(), ..own.clone() }, seq)
+                    last_response(run, &StepScope { also_visible: Vec::new(), ..own_scope.clone() }, seq)
                 })
             }
             _ => Rc::clone(&joined),
         };
-        return Ok(PatternResult { step_scope: own, result });
+        return Ok(PatternResult { step_scope, result });
     }
 }
 
@@ -102,7 +103,7 @@ fn scope_of_branch(branch: &PlannedBranch) -> StepScope<'_> {
     StepScope::of(&format!("{}/", branch.name), RecordNamespace::Steps, &branch.steps)
 }
 
-/// Returns the values of `branches.<name>`, in the order of declaration.
+/// Returns the value of `branches`: the response, the status and the steps of each branch, by name.
 fn view_branches<'a>(
     run: &Run<'a>,
     parallel: &'a PlannedParallel,
@@ -131,6 +132,7 @@ fn view_branches<'a>(
     Ok(Value::Object(views.into_iter().collect()))
 }
 
+/// Returns one text with the response of every branch, in the order of declaration.
 fn join_responses<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: Seq) -> Result<Value, RenderError> {
     let render_branch = |branch: &'a PlannedBranch| {
         let response = last_response(run, &scope_of_branch(branch), seq)?;

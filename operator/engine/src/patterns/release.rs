@@ -85,7 +85,7 @@ fn with_output<'a>(step_scope: &StepScope<'a>, text: &str, origins: &Origins) ->
 
 /// Asks the gates that policies put at the end, one after the other, until all of them have approved the same release.
 ///
-/// All gates see the same rendering. It is fixed by the number of the first request.
+/// All gates see the rendering as of the number of the first request.
 async fn ask_end_gates<'a>(
     run: &Run<'a>,
     pattern: &PatternResult<'a>,
@@ -140,8 +140,8 @@ impl RunResult {
     }
 }
 
-/// Renders a value as one part of the evaluation. If the values of models or people make the rendering too costly, the
-/// run fails and is not quarantined.
+/// Renders a value of the release, and returns it with its origins. If the values of models or people make the rendering
+/// too costly, the run fails and is not quarantined.
 async fn render_part<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>) -> Result<(T, Origins), String> {
     let costly = run.state.borrow().costly.get(&(OUTPUTS.to_owned(), 1)).cloned();
     if let Some(why) = costly {
@@ -251,7 +251,8 @@ impl<'a> PatternResult<'a> {
     }
 }
 
-/// Runs the last agent again, with the feedback of the gate. `step_scope` contains `output`.
+/// Runs the last agent again that answered before `before`, with the feedback of the gate. Without such an agent the run
+/// is rejected. `step_scope` contains `output`.
 async fn revise<'a>(
     run: &Run<'a>,
     pattern: PatternResult<'a>,

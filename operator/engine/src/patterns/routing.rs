@@ -48,7 +48,8 @@ fn with_router<'a>(step_scope: &StepScope<'a>, chosen: String, answer: String, o
     })
 }
 
-/// Returns the name of the route with the edits of people, the answer of the router, and the origins of both.
+/// Asks the router for a route and people to review the route, until it is accepted. Returns the name of the route with
+/// the edits of people, the answer of the router, and the origins of both.
 async fn choose<'a>(
     run: &Run<'a>,
     routing: &'a PlannedRouting,
@@ -82,7 +83,7 @@ async fn choose<'a>(
     }
 }
 
-/// Returns the route that an answer names.
+/// Returns the route in `names` that an answer names. `_` in an answer can stand for `-`.
 fn parse_route(text: &str, names: &[&str]) -> Result<String, String> {
     let object = extract::extract_where(text, |value| value.get("route").is_some());
     let Some(object) = object else { return Err("there is no JSON object with a route in it".to_owned()) };

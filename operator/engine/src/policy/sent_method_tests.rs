@@ -31,15 +31,15 @@ fn disguised() -> Vec<Value> {
     ]
 }
 
-/// Returns a spec whose tool `lookup` sends this request, with these effects.
-fn looking(http: &Value, effects: Option<&str>, gates: Value) -> Value {
+/// Returns a spec whose tool `lookup` sends the request `http` and declares `effects`.
+fn spec_with_lookup(http: &Value, effects: Option<&str>, gates: Value) -> Value {
     let mut spec = spec([None, effects, None], gates);
     spec["steps"][2]["http"] = http.clone();
     spec["agents"][0]["tools"] = json!(["lookup"]);
     spec
 }
 
-fn plain() -> Value {
+fn plain_request() -> Value {
     json!({"url": "https://crm.example/customers", "headers": {"Accept": "application/json"}})
 }
 
@@ -53,19 +53,19 @@ fn a_disguised_request_is_asked_about_by_gates_of_policies_and_of_authors() {
     let declared =
         || json!([{"name": "own", "type": "custom", "condition": "effects != 'read'", "hitl": gate(json!({}))}]);
     let asks = |policies: &Policies, http: &Value, gates: Value| {
-        let run = called(policies, looking(http, Some("read"), gates), &["lookup"]);
+        let run = called(policies, spec_with_lookup(http, Some("read"), gates), &["lookup"]);
         !run.asks().is_empty()
     };
     for http in disguised() {
         let changing = asks_about(json!({"changes": true}));
-        let run = called(&changing, looking(&http, Some("read"), json!([])), &["lookup"]);
+        let run = called(&changing, spec_with_lookup(&http, Some("read"), json!([])), &["lookup"]);
         assert!(run.asks().into_iter().any(is_of_policy), "{http}");
         assert!(asks(&none(), &http, destructive()), "{http}");
         assert!(asks(&none(), &http, declared()), "{http}");
     }
-    assert!(!asks(&asks_about(json!({"changes": true})), &plain(), json!([])));
-    assert!(!asks(&none(), &plain(), destructive()));
-    assert!(!asks(&none(), &plain(), declared()));
+    assert!(!asks(&asks_about(json!({"changes": true})), &plain_request(), json!([])));
+    assert!(!asks(&none(), &plain_request(), destructive()));
+    assert!(!asks(&none(), &plain_request(), declared()));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn effects_read_does_not_count_for_methods_that_change_something() {
     {
         let own = json!([{"name": "own", "type": "destructiveActions", "hitl": gate(json!({}))}]);
         let http = json!({"method": method, "url": "https://crm.example/customers"});
-        let run = called(&none(), looking(&http, Some("read"), own), &["lookup"]);
+        let run = called(&none(), spec_with_lookup(&http, Some("read"), own), &["lookup"]);
         assert_eq!(!run.asks().is_empty(), is_asked, "{method}");
     }
 }
@@ -86,14 +86,14 @@ fn a_disguised_request_needs_the_gate_that_a_policy_requires() {
     let others =
         json!([{"name": "own", "type": "specificTools", "tools": ["note", "refund"], "hitl": gate(json!({}))}]);
     let found = |http: &Value, gates: Value| {
-        let errors = errors(&policies, looking(http, Some("read"), gates));
+        let errors = errors(&policies, spec_with_lookup(http, Some("read"), gates));
         errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
     };
     for http in disguised() {
         assert_eq!(found(&http, others.clone()), ["spec.tools[1]"], "{http}");
         assert!(found(&http, every_call(json!([]))).is_empty(), "{http}");
     }
-    assert!(found(&plain(), others).is_empty());
+    assert!(found(&plain_request(), others).is_empty());
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_forbidden_method_is_refused_also_in_a_header() {
     let policies = tools(json!({"never": [{"methods": ["DELETE"]}]}));
     let with = |method: &str, header: &str, value: &str| json!({"method": method, "url": "https://crm.example/x", "headers": {header: value}});
     let is_refused = |http: &Value| {
-        let found = errors(&policies, looking(http, None, every_call(json!([]))));
+        let found = errors(&policies, spec_with_lookup(http, None, every_call(json!([]))));
         found.iter().any(|error| error.field == "spec.tools[1]" && error.message.contains("with DELETE"))
     };
     for method in ["GET", "POST", "PUT"] {
@@ -116,7 +116,7 @@ fn a_forbidden_method_is_refused_also_in_a_header() {
 fn a_forbidden_method_in_a_rendered_header_is_not_sent() {
     let http = json!({"url": "https://crm.example/x", "headers": {"X-HTTP-Method-Override": "{{ inputs.base }}"}});
     let made = |base: &str, rules: Value| {
-        let mut spec = looking(&http, Some("read"), every_call(json!(["*"])));
+        let mut spec = spec_with_lookup(&http, Some("read"), every_call(json!(["*"])));
         spec["inputs"][0]["value"] = json!(base);
         called(&tools(rules), spec, &["lookup"])
     };
@@ -127,17 +127,17 @@ fn a_forbidden_method_in_a_rendered_header_is_not_sent() {
     let asks = asks_about(json!({"methods": ["DELETE"]}));
     let open = json!({"url": "https://crm.example/x", "headers": {"X-HTTP-Method-Override": "{{ args.to }}"}});
     let plan = |http: &Value| {
-        Plan::of(&workflow(looking(http, None, json!([]))), &Settings::default(), &Arc::new(asks.clone()))
+        Plan::of(&workflow(spec_with_lookup(http, None, json!([]))), &Settings::default(), &Arc::new(asks.clone()))
     };
     let can_be_asked = |http: &Value| plan(http).unwrap().tools.tools["lookup"].step.has_policy_call_gate;
     assert!(can_be_asked(&open));
-    assert!(!can_be_asked(&plain()));
+    assert!(!can_be_asked(&plain_request()));
 }
 
 #[test]
 fn a_disguised_request_is_not_repeated_automatically() {
     let idempotent = |policies: &Policies, http: &Value| {
-        let mut spec = looking(http, None, json!([]));
+        let mut spec = spec_with_lookup(http, None, json!([]));
         spec["steps"].as_array_mut().unwrap().push(json!({"name": "own", "http": http}));
         let plan = Plan::of(&workflow(spec), &Settings::default(), &Arc::new(policies.clone())).unwrap();
         (plan.step_of("own").unwrap().is_idempotent(), plan.tools.tools["lookup"].step.is_idempotent())
@@ -153,13 +153,13 @@ fn a_disguised_request_is_not_repeated_automatically() {
         assert_eq!(idempotent(&none(), &says(&http)), (true, true), "{http}");
         assert_eq!(idempotent(&asks_about(json!({})), &says(&http)), (true, false), "{http}");
     }
-    assert_eq!(idempotent(&asks_about(json!({})), &plain()), (true, true));
+    assert_eq!(idempotent(&asks_about(json!({})), &plain_request()), (true, true));
 }
 
 #[test]
 fn an_approved_disguised_call_is_not_idempotent() {
-    for http in [&disguised()[0], &disguised()[3], &plain()] {
-        let mut run = called(&none(), looking(http, Some("read"), every_call(json!([]))), &["lookup"]);
+    for http in [&disguised()[0], &disguised()[3], &plain_request()] {
+        let mut run = called(&none(), spec_with_lookup(http, Some("read"), every_call(json!([]))), &["lookup"]);
         run.decide(&none(), super::calls_tests::GATE, Verdict::Approve);
         assert_eq!(run.calls()[0].idempotent, *http == plain(), "{http}");
     }
@@ -183,7 +183,7 @@ fn a_request_that_only_reads_has_no_editable_body() {
 fn a_plan_warns_of_a_tool_whose_request_cannot_only_read() {
     let warnings = |http: &Value, effects: &str| {
         let plan = Plan::of(
-            &workflow(looking(http, Some(effects), every_call(json!([])))),
+            &workflow(spec_with_lookup(http, Some(effects), every_call(json!([])))),
             &Settings::default(),
             &Arc::new(none()),
         );
@@ -196,7 +196,7 @@ fn a_plan_warns_of_a_tool_whose_request_cannot_only_read() {
     );
     assert!(warnings(&disguised()[3], "read").contains("its step sends GET (with a body)"));
     assert!(warnings(&json!({"method": "PUT", "url": "https://a.example"}), "read").contains("its step sends PUT"));
-    for (http, effects) in [(&plain(), "read"), (&disguised()[0], "write")] {
+    for (http, effects) in [(&plain_request(), "read"), (&disguised()[0], "write")] {
         assert!(!warnings(http, effects).contains("its step sends"), "{http}");
     }
 }
