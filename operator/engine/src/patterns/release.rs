@@ -140,8 +140,8 @@ impl RunResult {
     }
 }
 
-/// Renders a value of the release, and returns it with its origins. If the values of models or people make the rendering
-/// too costly, the run fails and is not quarantined.
+/// Renders a value of the release, and returns it with its origins. If values of models or people make the rendering too
+/// costly, the run fails and is not quarantined.
 async fn render_part<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>) -> Result<(T, Origins), String> {
     let costly = run.state.borrow().costly.get(&(OUTPUTS.to_owned(), 1)).cloned();
     if let Some(why) = costly {
@@ -251,8 +251,8 @@ impl<'a> PatternResult<'a> {
     }
 }
 
-/// Runs the last agent again that answered before `before`, with the feedback of the gate. Without such an agent the run
-/// is rejected. `step_scope` contains `output`.
+/// Runs the last agent again that answered before `before`, with the feedback of the gate. Without such an agent the
+/// run is rejected. `step_scope` contains `output`.
 async fn revise<'a>(
     run: &Run<'a>,
     pattern: PatternResult<'a>,

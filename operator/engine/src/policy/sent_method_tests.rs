@@ -161,7 +161,7 @@ fn an_approved_disguised_call_is_not_idempotent() {
     for http in [&disguised()[0], &disguised()[3], &plain_request()] {
         let mut run = called(&none(), spec_with_lookup(http, Some("read"), every_call(json!([]))), &["lookup"]);
         run.decide(&none(), super::calls_tests::GATE, Verdict::Approve);
-        assert_eq!(run.calls()[0].idempotent, *http == plain(), "{http}");
+        assert_eq!(run.calls()[0].idempotent, *http == plain_request(), "{http}");
     }
 }
 
@@ -174,7 +174,7 @@ fn a_request_that_only_reads_has_no_editable_body() {
         let gate = plan.step_of("own").unwrap().start.clone().unwrap();
         format!("{:?}", gate.gate().unwrap().subject)
     };
-    assert_eq!(fields(plain()), r#"Start(["url"])"#);
+    assert_eq!(fields(plain_request()), r#"Start(["url"])"#);
     assert_eq!(fields(json!({"url": "https://a.example", "body": "x"})), r#"Start(["url", "body"])"#);
     assert_eq!(fields(json!({"method": "POST", "url": "https://a.example"})), r#"Start(["url", "body"])"#);
 }

@@ -19,8 +19,8 @@ fn pay_step() -> Value {
     json!({"name": "pay", "http": {"method": "POST", "url": "https://bank.example/refunds", "body": "420"}})
 }
 
-/// Returns a run with the step `pay` and a gate about `pay`. `gate_type`: the type of the gate. `hitl`: further fields of
-/// the gate's `hitl`.
+/// Returns a run with the step `pay` and a gate about `pay`. `gate_type`: the type of the gate. `hitl`: further fields
+/// of the gate's `hitl`.
 fn run_with_payment(gate_type: &str, pay: Value, hitl: Value) -> TestRun {
     let mut spec = chain_of(json!([pay]));
     spec["gates"] = json!([{"name": "about", "type": gate_type, "steps": ["pay"], "hitl": gate(hitl)}]);
