@@ -23,7 +23,7 @@ fn errors(steps: Value, more: Value) -> Vec<String> {
     Plan::of(&workflow, &Settings::default(), &Arc::default()).err().iter().flatten().map(ToString::to_string).collect()
 }
 
-fn twice(item: Value) -> Value {
+fn list_twice(item: Value) -> Value {
     json!([item, item])
 }
 
@@ -40,7 +40,7 @@ fn a_duplicate_item_of_a_set_list_is_refused_with_its_field() {
         pod[field] = value;
         json!([{"name": "run", "pod": pod}])
     };
-    let choices = json!([{"id": "q", "options": twice(json!({"id": "a"}))}]);
+    let choices = json!([{"id": "q", "options": list_twice(json!({"id": "a"}))}]);
     let volume = json!({"name": "v", "mountPath": "/v", "emptyDir": {}});
     let set = json!([{"name": "s", "set": {"value": "x"}}]);
     let fetched = |field: &str, value: Value| {
@@ -50,20 +50,20 @@ fn a_duplicate_item_of_a_set_list_is_refused_with_its_field() {
     };
     let provider = json!({"name": "p", "scripted": {"replies": [{"text": "x"}]}});
     let table = [
-        (twice(set[0].clone()), json!({}), "[1].name: duplicate name s"),
+        (list_twice(set[0].clone()), json!({}), "[1].name: duplicate name s"),
         (
             set.clone(),
-            json!({"inputs": twice(json!({"name": "i", "value": "x"}))}),
+            json!({"inputs": list_twice(json!({"name": "i", "value": "x"}))}),
             "spec.inputs[1].name: duplicate name i",
         ),
-        (set.clone(), json!({"providers": twice(provider.clone())}), "spec.providers[1].name: duplicate p"),
+        (set.clone(), json!({"providers": list_twice(provider.clone())}), "spec.providers[1].name: duplicate p"),
         (
             set.clone(),
-            json!({"providers": [provider], "agents": twice(json!({"name": "a"}))}),
+            json!({"providers": [provider], "agents": list_twice(json!({"name": "a"}))}),
             "spec.agents[1].name: duplicate name a",
         ),
         (
-            gate("requiredFrom", twice(json!({"group": "finance", "min": 1}))),
+            gate("requiredFrom", list_twice(json!({"group": "finance", "min": 1}))),
             json!({}),
             "hitl.requiredFrom[1].group: duplicate finance",
         ),
@@ -74,15 +74,15 @@ fn a_duplicate_item_of_a_set_list_is_refused_with_its_field() {
             "hitl.allowedVerdicts[1]: duplicate Approve",
         ),
         (
-            gate("form", json!({"questions": twice(json!({"id": "q"}))})),
+            gate("form", json!({"questions": list_twice(json!({"id": "q"}))})),
             json!({}),
             "hitl.form.questions[1].id: duplicate q",
         ),
         (gate("form", json!({"questions": choices})), json!({}), "questions[0].options[1].id: duplicate a"),
-        (container("env", twice(json!({"name": "A", "value": "x"}))), json!({}), "pod.env[1].name: duplicate name A"),
-        (container("volumes", twice(volume)), json!({}), "pod.volumes[1].name: duplicate name v"),
+        (container("env", list_twice(json!({"name": "A", "value": "x"}))), json!({}), "pod.env[1].name: duplicate name A"),
+        (container("volumes", list_twice(volume)), json!({}), "pod.volumes[1].name: duplicate name v"),
         (
-            container("files", twice(json!({"path": "/a", "content": "x"}))),
+            container("files", list_twice(json!({"path": "/a", "content": "x"}))),
             json!({}),
             "pod.files[1].path: duplicate path /a: paths",
         ),
@@ -136,7 +136,7 @@ fn table(part: &str) -> Vec<Value> {
 }
 
 /// Returns the errors of the plan about the field `what` of a row.
-fn of_row(row: &Value, what: &str) -> Vec<String> {
+fn errors_of_row(row: &Value, what: &str) -> Vec<String> {
     match row.get("step") {
         Some(_) => errors(json!([if what == "honest" { &row["honest"] } else { &row["step"] }]), json!({})),
         None => {
@@ -147,20 +147,20 @@ fn of_row(row: &Value, what: &str) -> Vec<String> {
 }
 
 /// Collects the messages of the rules of a schema that concern an object alone.
-fn messages(shape: &ValueRules, found: &mut std::collections::BTreeSet<String>) {
+fn collect_messages(shape: &ValueRules, found: &mut std::collections::BTreeSet<String>) {
     found.extend(shape.rules.iter().map(|rule| rule.message.clone()));
     let inner = shape.fields.values().chain(shape.items.as_deref()).chain(shape.values.as_deref());
-    inner.for_each(|inner| messages(inner, found));
+    inner.for_each(|inner| collect_messages(inner, found));
 }
 
 #[test]
 fn the_plan_refuses_every_shape_that_admission_refuses_and_accepts_its_honest_twin() {
     let mut rules = std::collections::BTreeSet::new();
-    messages(&SPEC, &mut rules);
+    collect_messages(&SPEC, &mut rules);
     assert!(rules.len() >= 18, "{rules:#?}");
     for row in table("workflow") {
-        assert_ne!(of_row(&row, "broken"), [] as [String; 0], "{row:#}");
-        assert_eq!(of_row(&row, "honest"), [] as [String; 0], "{row:#}");
+        assert_ne!(errors_of_row(&row, "broken"), [] as [String; 0], "{row:#}");
+        assert_eq!(errors_of_row(&row, "honest"), [] as [String; 0], "{row:#}");
         let told = row["rule"].as_str().unwrap();
         assert!(rules.iter().any(|rule| rule.starts_with(told)), "no rule says: {told}");
     }
@@ -172,7 +172,7 @@ fn the_plan_refuses_every_shape_that_admission_refuses_and_accepts_its_honest_tw
 #[test]
 fn the_tally_counts_no_decision_of_a_shape_that_admission_refuses() {
     let mut rules = std::collections::BTreeSet::new();
-    messages(&DECISION, &mut rules);
+    collect_messages(&DECISION, &mut rules);
     let tried: Vec<String> = table("decision").iter().map(|row| row["rule"].as_str().unwrap().to_owned()).collect();
     let untried: Vec<_> = rules.iter().filter(|rule| !tried.iter().any(|told| rule.starts_with(told))).collect();
     assert!(rules.len() >= 8 && untried.is_empty(), "write a row for each: {untried:#?}");

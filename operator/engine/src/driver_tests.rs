@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Returns a run with a single call that must not be repeated and that the process `first` started.
-fn started() -> TestRun {
+fn run_with_started_call() -> TestRun {
     let mut run = TestRun::new(json!([{"name": "pay", "http": {"url": "http://x/", "method": "POST"}}]));
     run.transition.mark_started("pay", 1, "first");
     run.commit();
@@ -18,29 +18,29 @@ fn started() -> TestRun {
     run
 }
 
-fn driven(run: &TestRun, values: Blobs) -> TransitionLoop {
+fn drive(run: &TestRun, values: Blobs) -> TransitionLoop {
     let now = Now::new(run.clock, "epoch");
     TransitionLoop::new(Arc::new(run.plan.clone()), run.control, run.journal.clone(), Vec::new(), Arc::new(values), now)
 }
 
-fn round(rounds: &mut TransitionLoop, process: &str, in_flight: bool) -> Round {
+fn evaluate_round(rounds: &mut TransitionLoop, process: &str, in_flight: bool) -> Round {
     let transition = rounds.evaluation()();
     rounds.on_evaluated(transition, process, |_| in_flight).unwrap()
 }
 
 #[test]
 fn a_call_of_an_earlier_process_that_must_not_be_repeated_has_an_unknown_outcome() {
-    let mut rounds = driven(&started(), Blobs::new());
-    assert!(matches!(round(&mut rounds, "second", false), Round::Evaluate));
-    let Round::Commit(transition) = round(&mut rounds, "second", false) else { panic!("no transition") };
+    let mut rounds = drive(&run_with_started_call(), Blobs::new());
+    assert!(matches!(evaluate_round(&mut rounds, "second", false), Round::Evaluate));
+    let Round::Commit(transition) = evaluate_round(&mut rounds, "second", false) else { panic!("no transition") };
     assert_eq!(transition.journal.get("pay", 1).unwrap().phase, StepPhase::Unknown);
     assert_eq!(transition.calls().count(), 0, "it is not started again");
 }
 
 #[test]
 fn a_call_of_this_process_goes_on() {
-    let mut rounds = driven(&started(), Blobs::new());
-    let Round::Commit(transition) = round(&mut rounds, "first", true) else { panic!("no transition") };
+    let mut rounds = drive(&run_with_started_call(), Blobs::new());
+    let Round::Commit(transition) = evaluate_round(&mut rounds, "first", true) else { panic!("no transition") };
     assert_eq!(transition.calls().map(Call::key).collect::<Vec<_>>(), [("pay".to_owned(), 1)]);
 }
 
@@ -52,13 +52,13 @@ fn a_missing_value_is_fetched_before_anything_is_committed() {
     ]));
     let long = "x".repeat(5000);
     run.reply("get", 1, &long);
-    let mut rounds = driven(&run, Blobs::new());
-    let Round::Fetch(missing) = round(&mut rounds, "one", false) else { panic!("nothing is missing") };
+    let mut rounds = drive(&run, Blobs::new());
+    let Round::Fetch(missing) = evaluate_round(&mut rounds, "one", false) else { panic!("nothing is missing") };
     for digest in missing {
         let text = run.blobs[&digest].clone();
         rounds.add_value(digest, text);
     }
-    assert!(matches!(round(&mut rounds, "one", false), Round::Commit(_)));
+    assert!(matches!(evaluate_round(&mut rounds, "one", false), Round::Commit(_)));
     assert!(rounds.into_values().values().any(|value| *value == long), "it is cached for the next transition");
 }
 
@@ -69,9 +69,9 @@ fn a_value_that_is_never_fetched_ends_the_loop_with_an_error() {
         {"name": "then", "http": {"url": "http://y/", "body": "{{ steps.get.response }}"}},
     ]));
     run.reply("get", 1, &"x".repeat(5000));
-    let mut rounds = driven(&run, Blobs::new());
+    let mut rounds = drive(&run, Blobs::new());
     for _ in 0..MAX_ROUNDS {
-        assert!(matches!(round(&mut rounds, "one", false), Round::Fetch(_)));
+        assert!(matches!(evaluate_round(&mut rounds, "one", false), Round::Fetch(_)));
     }
     let transition = rounds.evaluation()();
     assert!(rounds.on_evaluated(transition, "one", |_| false).unwrap_err().contains("64 rounds"));
@@ -79,7 +79,7 @@ fn a_value_that_is_never_fetched_ends_the_loop_with_an_error() {
 
 #[test]
 fn a_step_that_costs_too_much_is_blamed_once() {
-    let mut rounds = driven(&started(), Blobs::new());
+    let mut rounds = drive(&run_with_started_call(), Blobs::new());
     let part = Part::step("pay", 1);
     let fact = Fact::TooCostly { path: "pay".into(), attempt: 1, why: "too long".into() };
     assert_eq!(rounds.on_stopped(true, None, "too long"), AfterStop::GiveUp, "no step is to blame");
@@ -89,7 +89,7 @@ fn a_step_that_costs_too_much_is_blamed_once() {
 
 #[test]
 fn a_result_is_kept_until_the_journal_that_holds_it_is_committed() {
-    let run = started();
+    let run = run_with_started_call();
     let key = ("pay".to_owned(), 1);
     let ended = Fact::CallFinished { path: "pay".into(), attempt: 1, result: Ok(Reply::default()), at: run.clock };
     let mut calls = CallsInFlight::default();
@@ -108,7 +108,7 @@ fn a_result_is_kept_until_the_journal_that_holds_it_is_committed() {
 
 /// Returns a run after a turn in which an agent called each of these tools once. The calls without a gate are in
 /// flight: `read` and `also` can be repeated, `write` must not be. A gate asks about `asked`.
-fn calling(tools: &[&str]) -> TestRun {
+fn run_with_calls(tools: &[&str]) -> TestRun {
     let tool = |name: &str| json!({"name": name, "step": format!("{name}-it"), "description": name, "effects": "read"});
     let all = ["read", "also", "write", "asked"].map(tool);
     let get = |name: &str| json!({"name": format!("{name}-it"), "http": {"url": "http://x/"}});
@@ -138,7 +138,7 @@ fn start_all(run: &mut TestRun) {
 
 /// Returns the number and bytes of the results that can wait for a commit when these calls of the turn have ended with
 /// `text`.
-fn waiting(run: &TestRun, calls: &[&str], text: &str) -> Option<(usize, usize)> {
+fn results_that_can_wait(run: &TestRun, calls: &[&str], text: &str) -> Option<(usize, usize)> {
     let end = |call: &&str| {
         let reply = Reply { response: json!(text), ..Reply::default() };
         let path = format!("handle/.turn-1/{call}");
@@ -152,32 +152,32 @@ fn waiting(run: &TestRun, calls: &[&str], text: &str) -> Option<(usize, usize)> 
 
 #[test]
 fn the_end_of_a_call_that_can_be_repeated_can_wait_while_its_siblings_run() {
-    let run = calling(&["read", "also", "write"]);
-    assert_eq!(waiting(&run, &[".call-1/read-it"], "found"), Some((1, 5)));
-    assert_eq!(waiting(&run, &[".call-1/read-it", ".call-2/also-it"], &"x".repeat(2000)), Some((2, 4000)));
-    assert_eq!(waiting(&run, &[], ""), None, "nothing ended");
+    let run = run_with_calls(&["read", "also", "write"]);
+    assert_eq!(results_that_can_wait(&run, &[".call-1/read-it"], "found"), Some((1, 5)));
+    assert_eq!(results_that_can_wait(&run, &[".call-1/read-it", ".call-2/also-it"], &"x".repeat(2000)), Some((2, 4000)));
+    assert_eq!(results_that_can_wait(&run, &[], ""), None, "nothing ended");
 }
 
 #[test]
 fn the_end_of_a_call_that_must_not_be_repeated_cannot_wait() {
-    let run = calling(&["read", "write", "also"]);
-    assert_eq!(waiting(&run, &[".call-2/write-it"], "done"), None);
-    assert_eq!(waiting(&run, &[".call-1/read-it", ".call-2/write-it"], "done"), None, "nor beside one that can");
+    let run = run_with_calls(&["read", "write", "also"]);
+    assert_eq!(results_that_can_wait(&run, &[".call-2/write-it"], "done"), None);
+    assert_eq!(results_that_can_wait(&run, &[".call-1/read-it", ".call-2/write-it"], "done"), None, "nor beside one that can");
 }
 
 #[test]
 fn the_end_of_a_call_that_people_approved_cannot_wait() {
-    let mut run = calling(&["read", "asked"]);
+    let mut run = run_with_calls(&["read", "asked"]);
     run.approve("handle/.turn-1/.call-2/.gate");
     start_all(&mut run);
-    assert_eq!(waiting(&run, &[".call-2/asked-it"], "done"), None);
-    assert_eq!(waiting(&run, &[".call-1/read-it"], "done"), Some((1, 4)));
+    assert_eq!(results_that_can_wait(&run, &[".call-2/asked-it"], "done"), None);
+    assert_eq!(results_that_can_wait(&run, &[".call-1/read-it"], "done"), Some((1, 4)));
 }
 
 #[test]
 fn an_end_after_which_something_starts_cannot_wait() {
-    let run = calling(&["read", "also"]);
-    assert_eq!(waiting(&run, &[".call-1/read-it", ".call-2/also-it"], "found"), None, "the next turn starts");
+    let run = run_with_calls(&["read", "also"]);
+    assert_eq!(results_that_can_wait(&run, &[".call-1/read-it", ".call-2/also-it"], "found"), None, "the next turn starts");
 }
 
 #[test]

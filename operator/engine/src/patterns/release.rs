@@ -140,7 +140,7 @@ impl RunResult {
     }
 }
 
-/// Renders a value of the release, and returns it with its origins. If values of models or people make the rendering too
+/// Renders a value of the release, and returns the value with its origins. If values of models or people make it too
 /// costly, the run fails and is not quarantined.
 async fn render_part<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>) -> Result<(T, Origins), String> {
     let costly = run.state.borrow().costly.get(&(OUTPUTS.to_owned(), 1)).cloned();

@@ -6,7 +6,7 @@ use signoff_api::Verdict;
 use super::*;
 
 /// Returns a gate with a question and these fields.
-fn asks(question: Value, more: Value) -> Value {
+fn gate_with_question(question: Value, more: Value) -> Value {
     let mut hitl = json!({
         "prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}], "form": {"questions": [question]},
         "allowedVerdicts": ["Approve", "Respond", "Reject"],
@@ -20,8 +20,8 @@ fn asks(question: Value, more: Value) -> Value {
 #[test]
 fn an_approve_without_required_answers_needs_allow_unanswered() {
     let required = json!({"id": "ticket"});
-    refuses(
-        &of_steps(asks(required.clone(), json!({}))),
+    assert_refused(
+        &errors_of_steps(gate_with_question(required.clone(), json!({}))),
         "spec.steps[0].hitl.allowedVerdicts",
         "set allowUnanswered: true",
     );
@@ -31,19 +31,19 @@ fn an_approve_without_required_answers_needs_allow_unanswered() {
         (json!({"id": "ticket", "required": false}), json!({})),
         (json!({"id": "ticket", "allowSkip": true}), json!({})),
     ] {
-        assert_eq!(of_steps(asks(question.clone(), more.clone())), [""; 0], "{question} {more}");
+        assert_eq!(errors_of_steps(gate_with_question(question.clone(), more.clone())), [""; 0], "{question} {more}");
     }
 }
 
 #[test]
 fn a_new_run_without_a_requester_is_refused() {
     let spec = |requester: &str| json!({"requestedBy": requester, "steps": [{"name": "only", "set": {"value": "x"}}]});
-    refuses(&errors(spec("")), "spec.requestedBy", "the requester is missing");
+    assert_refused(&errors(spec("")), "spec.requestedBy", "the requester is missing");
     assert_eq!(errors(spec("dana")), [""; 0]);
     let accepted = json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
         "spec": {"steps": [{"name": "only", "set": {"value": "x"}}]},
-        "status": {"phase": "Running", "seq": 1, "specDigest": Digest::of_bytes(b"")},
+        "status": {"phase": "Running", "seq": 1, "specDigest": Digest::errors_of_size(b"")},
     });
     let accepted = serde_json::from_value(accepted).unwrap();
     assert!(Plan::of(&accepted, &Settings::default(), &Arc::default()).is_ok());
@@ -75,7 +75,7 @@ fn a_second_review_of_the_same_text_that_offers_modify_is_a_warning() {
 
 /// Returns the plan of a spec, accepted before or not.
 fn plan_of(spec: &Value, accepted: bool) -> Result<Plan, Vec<String>> {
-    let status = if accepted { json!({"specDigest": Digest::of_bytes(b"")}) } else { json!({}) };
+    let status = if accepted { json!({"specDigest": Digest::errors_of_size(b"")}) } else { json!({}) };
     let workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec, "status": status,
     }));
@@ -83,7 +83,7 @@ fn plan_of(spec: &Value, accepted: bool) -> Result<Plan, Vec<String>> {
         .map_err(|found| found.iter().map(ToString::to_string).collect())
 }
 
-fn looked_up(schema: Option<Value>, skip_if: &str) -> Value {
+fn spec_with_lookup(schema: Option<Value>, skip_if: &str) -> Value {
     let mut look = json!({"name": "look", "http": {"url": "http://x.svc/"}});
     if let Some(schema) = schema {
         look["outputSchema"] = schema;
@@ -93,7 +93,7 @@ fn looked_up(schema: Option<Value>, skip_if: &str) -> Value {
     ]})
 }
 
-fn closed() -> Option<Value> {
+fn closed_schema() -> Option<Value> {
     Some(json!({"type": "object", "additionalProperties": false, "properties": {"score": {"type": "number"}}}))
 }
 
@@ -104,19 +104,20 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
         json!({"requestedBy": "dana", "pattern": {"graph": {"edges": [
         {"from": "look", "choose": [{"when": when, "to": "pay"}, {"when": "else", "to": "rest"}]}]}},
         "steps": [
-            {"name": "look", "outputSchema": closed(), "http": {"url": "http://x.svc/"}},
+            {"name": "look", "outputSchema": closed_schema(), "http": {"url": "http://x.svc/"}},
             {"name": "pay", "set": {"value": "x"}}, {"name": "rest", "set": {"value": "x"}},
         ]})
     };
     let gate = |condition: &str| {
         json!({"requestedBy": "dana", "steps": [
-            {"name": "look", "outputSchema": closed(), "http": {"url": "http://x.svc/"}},
+            {"name": "look", "outputSchema": closed_schema(), "http": {"url": "http://x.svc/"}},
             {"name": "pay", "http": {"method": "POST", "url": "http://x.svc/"}}],
             "gates": [{"name": "ask", "type": "stepStart", "steps": ["pay"], "condition": condition,
                 "hitl": {"prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}]}}]})
     };
     let artifact = |skip_if: &str| {
-        json!({"requestedBy": "dana", "pattern": {"dag": {}}, "steps": [{"name": "look", "outputSchema": closed(), "http": {"url": "http://x.svc/"}}],
+        let look = json!({"name": "look", "outputSchema": closed_schema(), "http": {"url": "http://x.svc/"}});
+        json!({"requestedBy": "dana", "pattern": {"dag": {}}, "steps": [look],
             "outputs": {"artifacts": [{"path": "a.txt", "from": "x", "skipIf": skip_if}]}})
     };
     let deferred = |conversation: &str| {
@@ -206,34 +207,34 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
             inputs(json!({"name": "tiny", "type": "number", "value": 0.1})),
         ),
         (
-            looked_up(Some(json!({"type": "object", "properties": {"n": {"maximum": 1e300}}})), "false"),
+            spec_with_lookup(Some(json!({"type": "object", "properties": {"n": {"maximum": 1e300}}})), "false"),
             "spec.steps[0].outputSchema.properties.n.maximum",
             "the number is beyond ±2^53",
-            looked_up(Some(json!({"type": "object", "properties": {"n": {"maximum": 1e15}}})), "false"),
+            spec_with_lookup(Some(json!({"type": "object", "properties": {"n": {"maximum": 1e15}}})), "false"),
         ),
         (
-            looked_up(closed(), "steps.look.response.status == 'refunded'"),
+            spec_with_lookup(closed_schema(), "steps.look.response.status == 'refunded'"),
             "spec.steps[1].skipIf",
             "`steps.look.response.status` can never be there",
-            looked_up(closed(), "has(steps.look.response.status)"),
+            spec_with_lookup(closed_schema(), "has(steps.look.response.status)"),
         ),
         (
-            looked_up(Some(json!({"type": "string"})), "steps.look.response.status == 'refunded'"),
+            spec_with_lookup(Some(json!({"type": "string"})), "steps.look.response.status == 'refunded'"),
             "spec.steps[1].skipIf",
             "`steps.look.response` is a text by its outputSchema, and has no fields",
-            looked_up(Some(json!({"type": "string"})), "steps.look.response == 'refunded'"),
+            spec_with_lookup(Some(json!({"type": "string"})), "steps.look.response == 'refunded'"),
         ),
         (
-            looked_up(closed(), "steps.look.response.score == 'high'"),
+            spec_with_lookup(closed_schema(), "steps.look.response.score == 'high'"),
             "spec.steps[1].skipIf",
             "and is compared with a text",
-            looked_up(closed(), "steps.look.response.score == 7"),
+            spec_with_lookup(closed_schema(), "steps.look.response.score == 7"),
         ),
         (
-            looked_up(None, "steps.look.statusCode == '200'"),
+            spec_with_lookup(None, "steps.look.statusCode == '200'"),
             "spec.steps[1].skipIf",
             "`steps.look.statusCode` is a number, and is compared with a text",
-            looked_up(None, "steps.look.statusCode == 200"),
+            spec_with_lookup(None, "steps.look.statusCode == 200"),
         ),
         (
             typed_input("integer", "inputs.of == '5'"),
@@ -272,10 +273,10 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
             artifact("steps.look.response.score > 5"),
         ),
         (
-            json!({"requestedBy": "dana", "steps": asks(json!({"id": "ticket"}), json!({}))}),
+            json!({"requestedBy": "dana", "steps": gate_with_question(json!({"id": "ticket"}), json!({}))}),
             "spec.steps[0].hitl.allowedVerdicts",
             "set allowUnanswered: true",
-            json!({"requestedBy": "dana", "steps": asks(json!({"id": "ticket"}), json!({"allowUnanswered": true}))}),
+            json!({"requestedBy": "dana", "steps": gate_with_question(json!({"id": "ticket"}), json!({"allowUnanswered": true}))}),
         ),
         (excluding("sql"), "spec.steps[0].hitl.excludeDeciders", "there is no gate sql", excluding("*")),
         (
@@ -299,7 +300,7 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
     ];
     for (spec, field, words, twin) in table {
         let found = plan_of(&spec, false).err().unwrap_or_default();
-        refuses(&found, field, words);
+        assert_refused(&found, field, words);
         assert_eq!(found.len(), 1, "{found:#?}");
         assert_eq!(plan_of(&spec, true).err(), None, "an accepted run goes on: {field}: {words}");
         assert_eq!(plan_of(&twin, false).err(), None, "{field}: {words}");
@@ -307,7 +308,7 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
 }
 
 /// Returns a request with these fields, with one entry `crm` in `spec.secrets`.
-fn sends_secrets(more: Value) -> Value {
+fn spec_with_secret(more: Value) -> Value {
     let mut http = json!({"url": "https://crm.example.com/orders"});
     http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     json!({
@@ -319,7 +320,7 @@ fn sends_secrets(more: Value) -> Value {
 #[test]
 fn a_secret_header_with_an_open_url_is_refused() {
     let header = |name: &str, from: &str| json!({"name": name, "from": from});
-    let to = |url: &str| sends_secrets(json!({"url": url, "secretHeaders": [header("X-Key", "crm")]}));
+    let to = |url: &str| spec_with_secret(json!({"url": url, "secretHeaders": [header("X-Key", "crm")]}));
     let (url, first) = ("spec.steps[0].http.url", "spec.steps[0].http.secretHeaders[0]");
     for open in [
         "{{ inputs.url }}",
@@ -335,7 +336,7 @@ fn a_secret_header_with_an_open_url_is_refused() {
     ] {
         for is_accepted in [false, true] {
             let found = plan_of(&to(open), is_accepted).err().unwrap_or_default();
-            refuses(&found, url, "a URL that is sent a Secret begins with scheme, host and `/`");
+            assert_refused(&found, url, "a URL that is sent a Secret begins with scheme, host and `/`");
         }
     }
     for (more, field, words) in [
@@ -353,15 +354,15 @@ fn a_secret_header_with_an_open_url_is_refused() {
         (json!({"secretHeaders": [header("X-HTTP-Method", "crm")]}), format!("{first}.name"), "set `method` instead"),
     ] {
         for is_accepted in [false, true] {
-            let found = plan_of(&sends_secrets(more.clone()), is_accepted).err().unwrap_or_default();
-            refuses(&found, &field, words);
+            let found = plan_of(&spec_with_secret(more.clone()), is_accepted).err().unwrap_or_default();
+            assert_refused(&found, &field, words);
             assert!(!found.concat().contains("hunter2"), "{found:?}");
         }
     }
     let twin = |url: &str| {
         let more = json!({"url": url, "headers": {"Accept": "text/plain"},
             "secretHeaders": [header("Authorization", "crm"), header("X-Key", "crm")]});
-        plan_of(&sends_secrets(more), false).map(|plan| plan.warnings().to_vec())
+        plan_of(&spec_with_secret(more), false).map(|plan| plan.warnings().to_vec())
     };
     for url in
         ["https://crm.example.com/", "https://crm.example.com:8443/{{ run.name }}?a={{ run.name }}", "https://[::1]/"]
@@ -375,20 +376,20 @@ fn a_secret_header_with_an_open_url_is_refused() {
 #[test]
 fn a_condition_that_may_have_no_value_is_a_warning_with_the_remedy() {
     let warnings = |spec: Value| plan_of(&spec, false).unwrap().warnings().to_vec();
-    let found = warnings(looked_up(None, "steps.look.response.status == 'refunded'"));
+    let found = warnings(spec_with_lookup(None, "steps.look.response.status == 'refunded'"));
     assert!(
         matches!(found.as_slice(), [one] if one.starts_with("spec.steps[1].skipIf: `steps.look` has no outputSchema")
             && one.contains("and the step then fails: give the step an outputSchema")),
         "{found:?}"
     );
     let open = Some(json!({"type": "object", "properties": {}}));
-    let found = warnings(looked_up(open.clone(), "steps.look.response.status == 'refunded'"));
+    let found = warnings(spec_with_lookup(open.clone(), "steps.look.response.status == 'refunded'"));
     assert!(matches!(found.as_slice(), [one] if one.contains("is not among the properties")), "{found:?}");
     let guarded = "has(steps.look.response.status) && steps.look.response.status == 'refunded'";
-    assert_eq!(warnings(looked_up(open, guarded)), Vec::<String>::new());
-    assert_eq!(warnings(looked_up(None, "steps.look.response == 'refunded'")), Vec::<String>::new());
+    assert_eq!(warnings(spec_with_lookup(open, guarded)), Vec::<String>::new());
+    assert_eq!(warnings(spec_with_lookup(None, "steps.look.response == 'refunded'")), Vec::<String>::new());
     // An accepted run gets no advice about conditions.
-    let accepted = plan_of(&looked_up(None, "steps.look.response.status == 'refunded'"), true).unwrap();
+    let accepted = plan_of(&spec_with_lookup(None, "steps.look.response.status == 'refunded'"), true).unwrap();
     assert_eq!(accepted.warnings(), Vec::<String>::new());
 }
 
@@ -439,7 +440,7 @@ fn an_integer_with_a_fraction_or_exponent_is_read_as_integer() {
             "inputs": [{"name": "n", "type": "integer", "value": value, "enum": [1000, 2]}]})
     };
     assert_eq!(plan_of(&spec(json!(1e3)), false).unwrap().inputs["n"], json!(1000));
-    refuses(&plan_of(&spec(json!(1.5)), false).err().unwrap_or_default(), "spec.inputs[0].value", "an integer");
+    assert_refused(&plan_of(&spec(json!(1.5)), false).err().unwrap_or_default(), "spec.inputs[0].value", "an integer");
 }
 
 proptest::proptest! {

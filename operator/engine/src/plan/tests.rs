@@ -24,19 +24,19 @@ fn errors(spec: Value) -> Vec<String> {
     }
 }
 
-fn of_steps(steps: Value) -> Vec<String> {
+fn errors_of_steps(steps: Value) -> Vec<String> {
     errors(json!({
         "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
         "inputs": [{"name": "customer", "value": "ACME"}], "steps": steps,
     }))
 }
 
-fn of_gate(more: Value) -> Vec<String> {
+fn errors_of_gate(more: Value) -> Vec<String> {
     let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}]});
     for (key, value) in more.as_object().unwrap() {
         hitl[key] = value.clone();
     }
-    of_steps(json!([
+    errors_of_steps(json!([
         {"name": "pay", "http": {"method": "POST", "url": "http://x/"}},
         {"name": "draft", "agent": {"name": "writer", "input": "write"}},
         {"name": "gate", "hitl": hitl},
@@ -44,7 +44,7 @@ fn of_gate(more: Value) -> Vec<String> {
 }
 
 #[track_caller]
-fn refuses(found: &[String], field: &str, words: &str) {
+fn assert_refused(found: &[String], field: &str, words: &str) {
     assert!(
         found.iter().any(|error| error.starts_with(field) && error.contains(words)),
         "no error about {field} with `{words}` in {found:#?}"
@@ -99,28 +99,28 @@ fn thousands_of_misspelt_names_get_few_hints() {
 
 #[test]
 fn all_errors_of_a_spec_are_reported() {
-    let found = of_steps(json!([
+    let found = errors_of_steps(json!([
         {"name": "Bad_Name", "set": {"value": "{{ inputs.custmer }}"}},
         {"name": "b", "agent": {"name": "wirter", "input": "{% if %}"}},
         {"name": "b", "set": {"value": "x"}, "http": {"url": "http://x"}},
     ]));
-    refuses(&found, &format!("{STEPS}[0].name"), "lower-case");
-    refuses(&found, &format!("{STEPS}[0].set.value"), "customer");
-    refuses(&found, &format!("{STEPS}[1].agent.name"), "writer");
-    refuses(&found, &format!("{STEPS}[1].agent.input"), "");
-    refuses(&found, &format!("{STEPS}[2].name"), "duplicate name b");
-    refuses(&found, &format!("{STEPS}[2]"), "exactly one");
+    assert_refused(&found, &format!("{STEPS}[0].name"), "lower-case");
+    assert_refused(&found, &format!("{STEPS}[0].set.value"), "customer");
+    assert_refused(&found, &format!("{STEPS}[1].agent.name"), "writer");
+    assert_refused(&found, &format!("{STEPS}[1].agent.input"), "");
+    assert_refused(&found, &format!("{STEPS}[2].name"), "duplicate name b");
+    assert_refused(&found, &format!("{STEPS}[2]"), "exactly one");
 }
 
 #[test]
 fn a_reference_to_a_later_step_is_refused_before_the_run() {
-    let found = of_steps(json!([
+    let found = errors_of_steps(json!([
         {"name": "a", "set": {"value": "{{ steps.b.response }}"}},
         {"name": "b", "set": {"value": "{{ hitl_response }}"}, "skipIf": "steps.a.respons == 'x'"},
     ]));
-    refuses(&found, &format!("{STEPS}[0].set.value"), "steps.b");
-    refuses(&found, &format!("{STEPS}[1].set.value"), "hitl_response");
-    refuses(&found, &format!("{STEPS}[1].skipIf"), "response");
+    assert_refused(&found, &format!("{STEPS}[0].set.value"), "steps.b");
+    assert_refused(&found, &format!("{STEPS}[1].set.value"), "hitl_response");
+    assert_refused(&found, &format!("{STEPS}[1].skipIf"), "response");
 }
 
 #[test]
@@ -135,22 +135,22 @@ fn an_input_of_another_type_or_without_a_required_value_is_refused() {
         ],
         "steps": [{"name": "a", "set": {"value": "x"}}],
     }));
-    refuses(&found, "spec.inputs[0].value", "an integer");
-    refuses(&found, "spec.inputs[1].value", "one of");
-    refuses(&found, "spec.inputs[2].value", "required");
-    refuses(&found, "spec.inputs[3].name", "is a reserved name");
-    refuses(&found, "spec.inputs[4].value", "input big: the number is beyond ±2^53");
+    assert_refused(&found, "spec.inputs[0].value", "an integer");
+    assert_refused(&found, "spec.inputs[1].value", "one of");
+    assert_refused(&found, "spec.inputs[2].value", "required");
+    assert_refused(&found, "spec.inputs[3].name", "is a reserved name");
+    assert_refused(&found, "spec.inputs[4].value", "input big: the number is beyond ±2^53");
 }
 
 #[test]
 fn a_gate_that_too_few_people_can_decide_is_refused() {
-    refuses(&of_gate(json!({"approvers": []})), &format!("{STEPS}[2].hitl.approvers"), "no approver could decide");
-    refuses(&of_gate(json!({"threshold": 2})), &format!("{STEPS}[2].hitl.threshold"), "only 1 of the listed");
+    assert_refused(&errors_of_gate(json!({"approvers": []})), &format!("{STEPS}[2].hitl.approvers"), "no approver could decide");
+    assert_refused(&errors_of_gate(json!({"threshold": 2})), &format!("{STEPS}[2].hitl.threshold"), "only 1 of the listed");
     let alone = json!({"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true});
-    refuses(&of_gate(alone), &format!("{STEPS}[2].hitl.threshold"), "only 0");
+    assert_refused(&errors_of_gate(alone), &format!("{STEPS}[2].hitl.threshold"), "only 0");
     let twice = json!({"approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"},
         {"kind": "User", "name": "alice"}], "threshold": 3});
-    refuses(&of_gate(twice), &format!("{STEPS}[2].hitl.threshold"), "only 2");
+    assert_refused(&errors_of_gate(twice), &format!("{STEPS}[2].hitl.threshold"), "only 2");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_service_account_can_be_excluded_only_with_requested_for() {
         }
         errors(spec)
     };
-    refuses(&spec(None), &format!("{STEPS}[0].hitl.excludeRequester"), "RequesterIsMachine");
+    assert_refused(&spec(None), &format!("{STEPS}[0].hitl.excludeRequester"), "RequesterIsMachine");
     assert_eq!(spec(Some("dana")), Vec::<String>::new());
 }
 
@@ -174,47 +174,47 @@ fn a_service_account_can_be_excluded_only_with_requested_for() {
 fn verdicts_that_cannot_work_at_a_gate_are_refused() {
     let hitl = format!("{STEPS}[2].hitl");
     let verdicts = format!("{hitl}.allowedVerdicts");
-    refuses(&of_gate(json!({"allowedVerdicts": ["Defer"], "reviews": "pay"})), &verdicts, "not idempotent");
-    assert_eq!(of_gate(json!({"allowedVerdicts": ["Approve", "Defer"]})), Vec::<String>::new());
+    assert_refused(&errors_of_gate(json!({"allowedVerdicts": ["Defer"], "reviews": "pay"})), &verdicts, "not idempotent");
+    assert_eq!(errors_of_gate(json!({"allowedVerdicts": ["Approve", "Defer"]})), Vec::<String>::new());
     let group = json!([{"kind": "Group", "name": "g"}]);
-    refuses(
-        &of_gate(json!({"approvers": group, "threshold": 2, "allowedVerdicts": ["Respond"]})),
+    assert_refused(
+        &errors_of_gate(json!({"approvers": group, "threshold": 2, "allowedVerdicts": ["Respond"]})),
         &verdicts,
         "last responder",
     );
-    refuses(&of_gate(json!({"allowedVerdicts": ["Escalate"]})), &verdicts, "further approvers");
-    refuses(
-        &of_gate(json!({"allowedVerdicts": ["Approve"], "form": {"questions": [{"id": "a"}]}})),
+    assert_refused(&errors_of_gate(json!({"allowedVerdicts": ["Escalate"]})), &verdicts, "further approvers");
+    assert_refused(
+        &errors_of_gate(json!({"allowedVerdicts": ["Approve"], "form": {"questions": [{"id": "a"}]}})),
         &verdicts,
         "Respond",
     );
-    refuses(&of_gate(json!({"reviews": "nobody"})), &format!("{hitl}.reviews"), "nobody");
-    refuses(&of_gate(json!({"requiredFrom": [{"group": "g", "min": 1}]})), &format!("{hitl}.requiredFrom"), "g");
+    assert_refused(&errors_of_gate(json!({"reviews": "nobody"})), &format!("{hitl}.reviews"), "nobody");
+    assert_refused(&errors_of_gate(json!({"requiredFrom": [{"group": "g", "min": 1}]})), &format!("{hitl}.requiredFrom"), "g");
     let lonely = errors(json!({"steps": [{"name": "g", "hitl": {"prompt": "?",
         "approvers": [{"kind": "User", "name": "a"}], "allowedVerdicts": ["Modify"]}}]}));
-    refuses(&lonely, &format!("{STEPS}[0].hitl.allowedVerdicts"), "Modify needs an earlier step");
+    assert_refused(&lonely, &format!("{STEPS}[0].hitl.allowedVerdicts"), "Modify needs an earlier step");
 }
 
 #[test]
 fn a_timeout_of_a_gate_is_checked_with_its_action_and_default() {
     let timeout = format!("{STEPS}[2].hitl.timeout");
-    refuses(&of_gate(json!({"timeout": {"after": "0s"}})), &format!("{timeout}.after"), "between");
-    refuses(&of_gate(json!({"timeout": {"after": "169h"}})), &format!("{timeout}.after"), "168h");
-    refuses(&of_gate(json!({"timeout": {"action": "Escalate"}})), &format!("{timeout}.action"), "list the approvers");
-    refuses(&of_gate(json!({"timeout": {"action": "Default"}})), &format!("{timeout}.default"), "no default");
+    assert_refused(&errors_of_gate(json!({"timeout": {"after": "0s"}})), &format!("{timeout}.after"), "between");
+    assert_refused(&errors_of_gate(json!({"timeout": {"after": "169h"}})), &format!("{timeout}.after"), "168h");
+    assert_refused(&errors_of_gate(json!({"timeout": {"action": "Escalate"}})), &format!("{timeout}.action"), "list the approvers");
+    assert_refused(&errors_of_gate(json!({"timeout": {"action": "Default"}})), &format!("{timeout}.default"), "no default");
     let form = json!({"questions": [{"id": "c", "options": [{"id": "x"}]}]});
     let wrong = json!({"form": form, "timeout": {"action": "Default", "default": "y"}});
-    refuses(&of_gate(wrong), &format!("{timeout}.default"), "choose one of x");
-    refuses(&of_gate(json!({"timeout": {"default": "x"}})), &format!("{timeout}.default"), "action Default");
+    assert_refused(&errors_of_gate(wrong), &format!("{timeout}.default"), "choose one of x");
+    assert_refused(&errors_of_gate(json!({"timeout": {"default": "x"}})), &format!("{timeout}.default"), "action Default");
 }
 
 #[test]
 fn a_form_with_an_invalid_pattern_or_schema_is_refused() {
     let question = format!("{STEPS}[2].hitl.form.questions[0]");
-    let form = |question: Value| of_gate(json!({"form": {"questions": [question]}}));
-    refuses(&form(json!({"id": "a", "pattern": "("})), &format!("{question}.pattern"), "regular expression");
-    refuses(&form(json!({"id": "a", "schema": {"type": "nonsense"}})), &format!("{question}.schema"), "JSON Schema");
-    refuses(&form(json!({"id": "a", "pattern": "x", "default": "y"})), &format!("{question}.default"), "match");
+    let form = |question: Value| errors_of_gate(json!({"form": {"questions": [question]}}));
+    assert_refused(&form(json!({"id": "a", "pattern": "("})), &format!("{question}.pattern"), "regular expression");
+    assert_refused(&form(json!({"id": "a", "schema": {"type": "nonsense"}})), &format!("{question}.schema"), "JSON Schema");
+    assert_refused(&form(json!({"id": "a", "pattern": "x", "default": "y"})), &format!("{question}.default"), "match");
 }
 
 #[test]
@@ -224,8 +224,8 @@ fn an_agent_needs_a_provider_and_a_provider_a_model() {
         "agents": [{"name": "one"}, {"name": "two", "provider": "a"}],
         "steps": [{"name": "s", "set": {"value": "x"}}],
     }));
-    refuses(&found, "spec.agents[0].provider", "a, b");
-    refuses(&found, "spec.agents[1].model", "needs a model");
+    assert_refused(&found, "spec.agents[0].provider", "a, b");
+    assert_refused(&found, "spec.agents[1].model", "needs a model");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_gate_that_only_earlier_requesters_could_decide_is_refused() {
             "steps": [{"name": "g", "hitl": {"prompt": "?", "excludeRequester": true, "approvers": [{"kind": "User", "name": "bob"}]}}],
         })
     };
-    refuses(&errors(spec(json!(["bob"]))), "spec.steps[0].hitl.threshold", "only 0 of the listed approvers can decide");
+    assert_refused(&errors(spec(json!(["bob"]))), "spec.steps[0].hitl.threshold", "only 0 of the listed approvers can decide");
     assert!(errors(spec(json!(["erin"]))).is_empty());
 }
 
@@ -290,7 +290,7 @@ fn the_digest_of_a_spec_ignores_only_the_mutable_fields() {
 }
 
 /// Returns the errors of a spec with this size as JSON, in bytes. Most of it is in the inputs.
-fn of_bytes(bytes: usize) -> Vec<String> {
+fn errors_of_size(bytes: usize) -> Vec<String> {
     let spec = |fill: usize| {
         json!({
             "requestedBy": "dana", "inputs": [{"name": "report", "value": "x".repeat(fill)}],
@@ -303,10 +303,10 @@ fn of_bytes(bytes: usize) -> Vec<String> {
 
 #[test]
 fn a_spec_larger_than_the_maximum_is_refused() {
-    assert_eq!(of_bytes(512 * 1024), Vec::<String>::new());
-    let found = of_bytes(512 * 1024 + 1);
-    refuses(&found, "spec", "it has 524289 bytes, ");
-    refuses(&found, "spec", "the maximum is 524288; let a step fetch what is large");
+    assert_eq!(errors_of_size(512 * 1024), Vec::<String>::new());
+    let found = errors_of_size(512 * 1024 + 1);
+    assert_refused(&found, "spec", "it has 524289 bytes, ");
+    assert_refused(&found, "spec", "the maximum is 524288; let a step fetch what is large");
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn an_accepted_run_is_not_checked_against_new_limits() {
     let small = Settings { max_spec_bytes: 10, ..Settings::default() };
     assert_eq!(of(json!({}), &small).iter().map(|why| why.reason).collect::<Vec<_>>(), ["TooLarge"]);
     assert_eq!(of(json!({}), &Settings::default()).iter().map(|why| why.reason).collect::<Vec<_>>(), ["Invalid"]);
-    assert!(of(json!({"specDigest": Digest::of_bytes(b"")}), &small).is_empty());
+    assert!(of(json!({"specDigest": Digest::errors_of_size(b"")}), &small).is_empty());
 }
 
 #[test]
@@ -330,10 +330,10 @@ fn a_timeout_above_the_maximum_of_the_operator_is_refused() {
     let step = |timeout: &str, what: Value| {
         let mut step = json!({"name": "a", "timeout": timeout});
         step.as_object_mut().unwrap().extend(what.as_object().unwrap().clone());
-        of_steps(json!([step]))
+        errors_of_steps(json!([step]))
     };
     for what in [json!({"http": {"url": "http://x/"}}), json!({"agent": {"name": "writer", "input": "x"}})] {
-        refuses(&step("1h1s", what.clone()), &format!("{STEPS}[0].timeout"), "at most 1h, or ask an administrator");
+        assert_refused(&step("1h1s", what.clone()), &format!("{STEPS}[0].timeout"), "at most 1h, or ask an administrator");
         assert_eq!(step("1h", what), Vec::<String>::new());
     }
     let pod = json!({"pod": {"image": "tool", "command": ["tool"]}});
@@ -346,6 +346,6 @@ fn a_timeout_above_the_maximum_of_the_operator_is_refused() {
             }},
         }))
     };
-    refuses(&workers("2h"), "spec.pattern.orchestratorWorkers.worker.timeout", "at most 1h");
+    assert_refused(&workers("2h"), "spec.pattern.orchestratorWorkers.worker.timeout", "at most 1h");
     assert_eq!(workers("1h"), Vec::<String>::new());
 }

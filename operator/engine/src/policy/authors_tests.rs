@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, ApprovalRequest, Verdict, journal::StepPhase};
 
 use super::{
-    calls_tests::{GATE, asks_about, asks_as, called, errors, is_of_policy, spec, turn},
-    run_tests::{PolicyRun, gate, moment, none},
+    calls_tests::{GATE, policy_about_calls, policy_about_calls_with, run_with_calls, errors, is_of_policy, spec, turn},
+    run_tests::{PolicyRun, gate, moment, no_policies},
     *,
 };
 use crate::{
@@ -57,8 +57,8 @@ fn is_approved_without_finance(request: &ApprovalRequest) -> bool {
     false
 }
 
-/// Returns a gate of an author that lets other people or deadlines decide.
-fn hitl(how: usize) -> Value {
+/// Returns the `hitl` of a gate of an author that lets other people or deadlines decide. `how` is below 6.
+fn author_hitl(how: usize) -> Value {
     let escalates = json!(["Approve", "Reject", "Escalate", "Abort"]);
     let to = |name: &str| json!([{"kind": "User", "name": name}]);
     gate(match how {
@@ -76,8 +76,8 @@ fn hitl(how: usize) -> Value {
     })
 }
 
-/// Returns the `hitl` of the policy's gate.
-fn of_policy(how: usize) -> Value {
+/// Returns the `hitl` of the policy's gate. `how` is below 4.
+fn policy_hitl(how: usize) -> Value {
     let boss = json!([{"kind": "User", "name": "boss"}]);
     match how {
         0 => json!({}),
@@ -87,17 +87,17 @@ fn of_policy(how: usize) -> Value {
     }
 }
 
-/// Returns a gate of the author with the name of the policy's gate.
-fn namesake(how: usize) -> Value {
-    json!([{"name": "guard", "type": "toolExecution", "hitl": hitl(how)}])
+/// Returns the gates of an author: one with the name of the policy's gate.
+fn namesake_gates(how: usize) -> Value {
+    json!([{"name": "guard", "type": "toolExecution", "hitl": author_hitl(how)}])
 }
 
 #[test]
 fn an_escalation_of_the_author_does_not_answer_an_equal_gate_of_a_policy() {
     for own in 0..6 {
         for how in 0..4 {
-            let policies = asks_as(json!({}), of_policy(how));
-            let run = called(&policies, spec([None; 3], namesake(own)), &["refund"]);
+            let policies = policy_about_calls_with(json!({}), policy_hitl(how));
+            let run = run_with_calls(&policies, spec([None; 3], namesake_gates(own)), &["refund"]);
             let asked = run.asked(GATE);
             assert!(!is_approved_without_finance(asked), "{own} against {how}: {:?}", asked.quorums);
         }
@@ -106,17 +106,17 @@ fn an_escalation_of_the_author_does_not_answer_an_equal_gate_of_a_policy() {
 
 #[test]
 fn an_escalation_of_the_author_answers_a_gate_of_the_author() {
-    let run = called(&none(), spec([None; 3], namesake(2)), &["refund"]);
+    let run = run_with_calls(&no_policies(), spec([None; 3], namesake_gates(2)), &["refund"]);
     assert!(is_approved_without_finance(run.asked(GATE)));
-    let run = called(&none(), spec([None; 3], namesake(3)), &["refund"]);
+    let run = run_with_calls(&no_policies(), spec([None; 3], namesake_gates(3)), &["refund"]);
     assert!(is_approved_without_finance(run.asked(GATE)), "fred asks for olga");
 }
 
 #[test]
 fn an_escalation_of_one_policy_does_not_answer_an_equal_gate_of_another() {
     let step = |hitl: Value| json!({"steps": [{"name": "guard", "before": {"kinds": ["tool"]}, "hitl": hitl}]});
-    let policies = super::tests::cluster(&[("one", step(gate(of_policy(1)))), ("two", step(hitl(2)))]);
-    let run = called(&policies, spec([None; 3], json!([])), &["refund"]);
+    let policies = super::tests::cluster(&[("one", step(gate(policy_hitl(1)))), ("two", step(author_hitl(2)))]);
+    let run = run_with_calls(&policies, spec([None; 3], json!([])), &["refund"]);
     assert!(!is_approved_without_finance(run.asked(GATE)));
     let sources: Vec<_> = run.asked(GATE).quorums.iter().map(|quorum| quorum.source.as_str()).collect();
     assert_eq!(sources, ["gate guard of ClusterApprovalPolicy two", "gate guard of ClusterApprovalPolicy one"]);
@@ -124,10 +124,10 @@ fn an_escalation_of_one_policy_does_not_answer_an_equal_gate_of_another() {
 
 #[test]
 fn the_gate_about_failures_of_a_tool_needs_an_equal_gate_of_a_policy_too() {
-    let mut own = hitl(2);
+    let mut own = author_hitl(2);
     own["allowedVerdicts"] = json!(["Retry", "Skip", "Reject", "Abort"]);
     let own = json!([{"name": "guard", "type": "errorEscalation", "hitl": own}]);
-    let policies = asks_about(json!({}));
+    let policies = policy_about_calls(json!({}));
     let mut run = PolicyRun::of(&policies, spec([None; 3], own));
     for number in 1..=4 {
         let place = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
@@ -141,13 +141,13 @@ fn the_gate_about_failures_of_a_tool_needs_an_equal_gate_of_a_policy_too() {
     assert_eq!(sources, ["gate guard", "gate guard of ClusterApprovalPolicy prod"]);
 }
 
-/// Whether the call of `pay` may be sent twice under this policy with this step of a tool.
+/// Whether a call of the step `pay` may be sent twice under `policies`. `step`: further fields of the request of `pay`.
 fn is_repeatable(policies: &Policies, step: Value) -> bool {
     let mut spec = spec([None; 3], json!([]));
     for (field, value) in step.as_object().unwrap() {
         spec["steps"][3]["http"][field] = value.clone();
     }
-    let mut run = called(policies, spec, &["refund"]);
+    let mut run = run_with_calls(policies, spec, &["refund"]);
     if !run.asks().is_empty() {
         run.decide(policies, GATE, Verdict::Approve);
     }
@@ -160,15 +160,15 @@ fn is_repeatable(policies: &Policies, step: Value) -> bool {
 
 #[test]
 fn the_author_cannot_declare_calls_idempotent_after_a_policys_gate() {
-    let says = || json!({"idempotent": true});
-    assert!(is_repeatable(&none(), says()), "without a policy the author may say so");
-    assert!(!is_repeatable(&asks_about(json!({})), says()));
-    assert!(!is_repeatable(&asks_about(json!({"methods": ["POST"]})), says()));
+    let idempotent = || json!({"idempotent": true});
+    assert!(is_repeatable(&no_policies(), idempotent()), "without a policy the author may say so");
+    assert!(!is_repeatable(&policy_about_calls(json!({})), idempotent()));
+    assert!(!is_repeatable(&policy_about_calls(json!({"methods": ["POST"]})), idempotent()));
     // The host is known only at the call, so the gate can ask about it before.
-    assert!(!is_repeatable(&asks_about(json!({"hosts": ["other.example"]})), says()));
-    assert!(is_repeatable(&asks_about(json!({"kinds": ["pod"]})), says()), "the gate never asks about it");
-    assert!(is_repeatable(&asks_about(json!({})), json!({"method": "PUT"})), "the method says so");
-    assert!(!is_repeatable(&asks_about(json!({})), json!({"method": "PUT", "idempotent": false})));
+    assert!(!is_repeatable(&policy_about_calls(json!({"hosts": ["other.example"]})), idempotent()));
+    assert!(is_repeatable(&policy_about_calls(json!({"kinds": ["pod"]})), idempotent()), "the gate never asks about it");
+    assert!(is_repeatable(&policy_about_calls(json!({})), json!({"method": "PUT"})), "the method says so");
+    assert!(!is_repeatable(&policy_about_calls(json!({})), json!({"method": "PUT", "idempotent": false})));
 }
 
 /// Generates an addition of an author to a Workflow: its kind, its tool, the manner of its decision, and whether it has
@@ -177,8 +177,8 @@ fn addition() -> impl Strategy<Value = (usize, usize, usize, bool)> {
     (0_usize..10, 0_usize..3, 0_usize..6, any::<bool>())
 }
 
-/// Adds an addition to a Workflow.
-fn add(spec: &mut Value, (what, tool, how, is_namesake): (usize, usize, usize, bool), number: usize) {
+/// Applies an addition to the spec of a Workflow. `number` is unique among the additions.
+fn apply_addition(spec: &mut Value, (what, tool, how, is_namesake): (usize, usize, usize, bool), number: usize) {
     let names = ["note", "lookup", "refund"];
     let steps = ["write-note", "find", "pay"];
     let is_taken = spec["gates"].as_array().unwrap().iter().any(|gate| gate["name"] == "guard");
@@ -186,13 +186,13 @@ fn add(spec: &mut Value, (what, tool, how, is_namesake): (usize, usize, usize, b
     let flag = how % 2 == 0;
     let allowed = if flag { json!(["*"]) } else { json!([names[tool]]) };
     let condition = if flag { "false" } else { "args.to == 'me'" };
-    let hitl = hitl(how);
-    let gates = |spec: &mut Value, gate: Value| spec["gates"].as_array_mut().unwrap().push(gate);
+    let hitl = author_hitl(how);
+    let add_gate = |spec: &mut Value, gate: Value| spec["gates"].as_array_mut().unwrap().push(gate);
     match what {
-        0 => gates(spec, json!({"name": name, "type": "toolExecution", "allowedTools": allowed, "hitl": hitl})),
-        1 => gates(spec, json!({"name": name, "type": "custom", "condition": condition, "hitl": hitl})),
-        2 => gates(spec, json!({"name": name, "type": "destructiveActions", "allowedTools": allowed, "hitl": hitl})),
-        3 => gates(spec, json!({"name": name, "preset": "standard", "allowedTools": allowed, "hitl": hitl})),
+        0 => add_gate(spec, json!({"name": name, "type": "toolExecution", "allowedTools": allowed, "hitl": hitl})),
+        1 => add_gate(spec, json!({"name": name, "type": "custom", "condition": condition, "hitl": hitl})),
+        2 => add_gate(spec, json!({"name": name, "type": "destructiveActions", "allowedTools": allowed, "hitl": hitl})),
+        3 => add_gate(spec, json!({"name": name, "preset": "standard", "allowedTools": allowed, "hitl": hitl})),
         4 => spec["tools"][tool]["effects"] = json!("read"),
         5 => spec["steps"][tool + 1]["retry"] = json!({"limit": 2}),
         6 => spec["steps"][tool + 1]["onError"] = json!("continue"),
@@ -202,22 +202,22 @@ fn add(spec: &mut Value, (what, tool, how, is_namesake): (usize, usize, usize, b
         }
         8 => {
             let hitl = gate(json!({"timeout": {"after": "1s", "action": "Retry"}}));
-            gates(spec, json!({"name": name, "type": "errorEscalation", "hitl": hitl}));
+            add_gate(spec, json!({"name": name, "type": "errorEscalation", "hitl": hitl}));
         }
-        _ => gates(spec, json!({"name": name, "type": "specificTools", "tools": [names[tool]], "hitl": hitl})),
+        _ => add_gate(spec, json!({"name": name, "type": "specificTools", "tools": [names[tool]], "hitl": hitl})),
     }
 }
 
 /// Calls every tool in one turn and approves everything. Returns the first call that ran or could be approved without
 /// the policy's approvers.
-fn unasked(policies: &Policies, spec: Value, is_meant: impl Fn(&str) -> bool) -> Option<String> {
+fn find_unasked_call(policies: &Policies, spec: Value, is_meant: impl Fn(&str) -> bool) -> Option<String> {
     let names: Vec<String> =
         spec["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
-    let mut run = called(policies, spec, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut run = run_with_calls(policies, spec, &names.iter().map(String::as_str).collect::<Vec<_>>());
     let mut approved = std::collections::BTreeSet::new();
     for _ in 0..30 {
-        let weak = |ask: &&ApprovalRequest| is_of_policy(ask) && is_approved_without_finance(ask);
-        if let Some(ask) = run.asks().into_iter().find(weak) {
+        let is_weak = |ask: &&ApprovalRequest| is_of_policy(ask) && is_approved_without_finance(ask);
+        if let Some(ask) = run.asks().into_iter().find(is_weak) {
             return Some(ask.gate.path.clone());
         }
         let asks: Vec<(String, bool)> =
@@ -230,8 +230,8 @@ fn unasked(policies: &Policies, spec: Value, is_meant: impl Fn(&str) -> bool) ->
                 return Some(record.path.clone());
             }
         }
-        let (path, of_policy) = asks.into_iter().next()?;
-        if of_policy {
+        let (path, is_of_policy) = asks.into_iter().next()?;
+        if is_of_policy {
             approved.insert(path.rsplit_once("/.gate").unwrap().0.to_owned());
         }
         run.decide(policies, &path, Verdict::Approve);
@@ -246,20 +246,23 @@ proptest! {
     fn no_addition_of_an_author_removes_the_gate_of_a_policy(additions in proptest::collection::vec(addition(), 0..6), how in 0_usize..4) {
         println!("tried: 1 property cases");
         let mut spec = spec([None; 3], json!([]));
-        for (number, one) in additions.into_iter().enumerate() {
-            add(&mut spec, one, number);
+        for (number, addition) in additions.into_iter().enumerate() {
+            apply_addition(&mut spec, addition, number);
         }
-        let found = errors(&none(), spec.clone());
+        let found = errors(&no_policies(), spec.clone());
         prop_assume!(found.is_empty());
-        prop_assert_eq!(unasked(&asks_as(json!({}), of_policy(how)), spec.clone(), |_| true), None);
-        prop_assert_eq!(unasked(&asks_as(json!({"changes": true}), of_policy(how)), spec.clone(), |step| step != "find"), None);
-        prop_assert_eq!(unasked(&asks_as(json!({"hosts": ["bank.example"]}), of_policy(how)), spec, |step| step == "pay"), None);
+        let find_unasked = |calls: Value, is_meant: fn(&str) -> bool| {
+            find_unasked_call(&policy_about_calls_with(calls, policy_hitl(how)), spec.clone(), is_meant)
+        };
+        prop_assert_eq!(find_unasked(json!({}), |_| true), None);
+        prop_assert_eq!(find_unasked(json!({"changes": true}), |step| step != "find"), None);
+        prop_assert_eq!(find_unasked(json!({"hosts": ["bank.example"]}), |step| step == "pay"), None);
     }
 }
 
 #[test]
 fn without_a_policy_the_same_calls_do_run_unasked_so_that_the_law_is_not_empty() {
     let mut spec = spec([None; 3], json!([]));
-    add(&mut spec, (0, 2, 0, false), 0);
-    assert!(unasked(&none(), spec, |_| true).is_some());
+    apply_addition(&mut spec, (0, 2, 0, false), 0);
+    assert!(find_unasked_call(&no_policies(), spec, |_| true).is_some());
 }

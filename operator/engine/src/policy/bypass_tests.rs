@@ -15,14 +15,14 @@ use crate::{
     transition::{Call, CallContent, Failure},
 };
 
-/// Returns a policy with a gate `release` before steps of these kinds, which allows every verdict.
-fn release(kinds: Value) -> Policies {
+/// Returns a policy with a gate `release` before steps of the kinds `kinds`, which allows every verdict.
+fn release_policy(kinds: Value) -> Policies {
     let hitl = gate(json!({"allowedVerdicts": ["Approve", "Reject", "Modify", "Skip", "Retry"]}));
     cluster(&[("prod", json!({"steps": [{"name": "release", "before": {"kinds": kinds}, "hitl": hitl}]}))])
 }
 
-/// Returns a chain of one POST with the author's own gates.
-fn pay(step: Value, gates: Value) -> Value {
+/// Returns a spec with one POST, the step `pay`, and the author's own gates. `step`: further fields of the step.
+fn post_chain(step: Value, gates: Value) -> Value {
     let mut pay = json!({"name": "pay", "http": {"method": "POST", "url": "https://a.org/pay", "body": "420"}});
     for (field, value) in step.as_object().unwrap() {
         pay[field] = value.clone();
@@ -30,7 +30,8 @@ fn pay(step: Value, gates: Value) -> Value {
     json!({"requestedBy": "dana", "steps": [pay], "gates": gates})
 }
 
-pub(super) fn own(type_: &str) -> Value {
+/// Returns one gate of the author of this type about the step `pay`, in a list.
+pub(super) fn own_gates(type_: &str) -> Value {
     let verdicts = match type_ {
         "errorEscalation" => json!(["Retry", "Modify", "Defer", "Respond", "Skip", "Reject"]),
         "outputValidation" => json!(["Approve", "Retry", "Defer", "Reject"]),
@@ -47,8 +48,8 @@ pub(super) fn own(type_: &str) -> Value {
     json!([gate])
 }
 
-/// Returns a chain of one agent with the author's own gates.
-pub(super) fn write(step: Value, gates: Value) -> Value {
+/// Returns a spec with one step of an agent, `pay`, and the author's own gates. `step`: further fields of the step.
+pub(super) fn agent_chain(step: Value, gates: Value) -> Value {
     let mut write = json!({"name": "pay", "agent": {"name": "writer", "input": "write"}});
     for (field, value) in step.as_object().unwrap() {
         write[field] = value.clone();
@@ -73,32 +74,33 @@ fn a_status_that_is_no_known_failure_is_followed_by_another_approval() {
         ("503", None, true),
         ("429", None, true),
     ] {
-        let policies = release(json!(["http"]));
-        let mut run = PolicyRun::of(&policies, pay(step.clone(), json!([])));
+        let policies = release_policy(json!(["http"]));
+        let mut run = PolicyRun::of(&policies, post_chain(step.clone(), json!([])));
         run.decide(&policies, "release-pay", Verdict::Approve);
         let facts: Vec<_> = [("statusCode", status)].into_iter().chain(further).collect();
-        run.fails_with(&policies, 1, (true, false), &facts);
+        run.fail_with(&policies, 1, (true, false), &facts);
         let asked = run.journal.records().iter().any(|record| record.path == "release-pay#2");
         assert_eq!(asked, !is_known, "after {status}");
     }
 }
 
-pub(super) fn modified(parameters: Value) -> Outcome {
+pub(super) fn modify_outcome(parameters: Value) -> Outcome {
     let parameters = Some(serde_json::from_value(parameters).unwrap());
     let (verdict, phase) = (Some(Verdict::Modify), ApprovalPhase::of(Verdict::Modify));
     Outcome { verdict, phase, parameters, ..Outcome::default() }
 }
 
 impl PolicyRun {
-    pub(super) fn outcome(&mut self, policies: &Policies, path: &str, outcome: Outcome) {
+    pub(super) fn decide_with(&mut self, policies: &Policies, path: &str, outcome: Outcome) {
         self.take(policies, vec![Fact::ApprovalDecided { path: path.into(), outcome: Box::new(outcome) }]);
     }
 
-    fn fails(&mut self, policies: &Policies, attempt: i32, retryable: bool, unknown: bool) {
-        self.fails_with(policies, attempt, (retryable, unknown), &[("statusCode", "503")]);
+    fn fail(&mut self, policies: &Policies, attempt: i32, retryable: bool, unknown: bool) {
+        self.fail_with(policies, attempt, (retryable, unknown), &[("statusCode", "503")]);
     }
 
-    fn fails_with(&mut self, policies: &Policies, attempt: i32, how: (bool, bool), facts: &[(&str, &str)]) {
+    /// Fails an attempt of the call `pay`. `how`: whether a retry is allowed, and whether the outcome is unknown.
+    fn fail_with(&mut self, policies: &Policies, attempt: i32, how: (bool, bool), facts: &[(&str, &str)]) {
         let (retryable, unknown) = how;
         let failure = Failure {
             class: "Status".into(),
@@ -113,8 +115,9 @@ impl PolicyRun {
         self.take(policies, vec![Fact::CallFinished { path, attempt, result: Err(failure), at }]);
     }
 
+    /// Checks that the request at `path` shows `words`, and that no call runs.
     #[track_caller]
-    pub(super) fn shows(&self, path: &str, words: &str) {
+    pub(super) fn assert_shows(&self, path: &str, words: &str) {
         let review = self.asked(path).reviews.clone().expect("something is shown");
         let unfolded = review.response.split_whitespace().collect::<Vec<_>>().join(" ");
         let is_shown = review.response.contains(words) || unfolded.contains(words);
@@ -122,15 +125,16 @@ impl PolicyRun {
         assert!(self.calls().is_empty(), "nothing runs before it is approved");
     }
 
-    /// Checks the gates at which people changed the content of a request.
+    /// Checks that people changed the content of the request at `path` at exactly the gates `gates`.
     #[track_caller]
-    fn names(&self, path: &str, gates: &[&str]) {
+    fn assert_edited_at(&self, path: &str, gates: &[&str]) {
         let by = self.asked(path).reviews.clone().unwrap().by;
         assert_eq!(by.iter().map(|edit| edit.path.as_str()).collect::<Vec<_>>(), gates);
     }
 
+    /// Returns the only call of the transition, which has the input that the gate at `path` approved.
     #[track_caller]
-    fn runs_as_approved_at(&self, path: &str) -> &Call {
+    fn approved_call(&self, path: &str) -> &Call {
         let calls = self.calls();
         let [call] = calls.as_slice() else { panic!("{} calls, asked: {:?}", calls.len(), self.asks()) };
         let record = self.journal.get(&call.path, call.attempt).unwrap();
@@ -149,81 +153,81 @@ fn url(call: &Call) -> &str {
 
 #[test]
 fn a_modify_at_the_authors_start_gate_is_shown_to_the_policys_people() {
-    let policies = release(json!(["http"]));
-    let mut run = PolicyRun::of(&policies, pay(json!({}), own("stepStart")));
+    let policies = release_policy(json!(["http"]));
+    let mut run = PolicyRun::of(&policies, post_chain(json!({}), own_gates("stepStart")));
     run.asked("pay/.start");
-    run.outcome(&policies, "pay/.start", modified(json!({"url": "https://evil.org/"})));
-    run.shows("release-pay", "https://evil.org/");
-    run.names("release-pay", &["pay/.start"]);
+    run.decide_with(&policies, "pay/.start", modify_outcome(json!({"url": "https://evil.org/"})));
+    run.assert_shows("release-pay", "https://evil.org/");
+    run.assert_edited_at("release-pay", &["pay/.start"]);
     run.decide(&policies, "release-pay", Verdict::Approve);
-    assert_eq!(url(run.runs_as_approved_at("release-pay")), "https://evil.org/");
+    assert_eq!(url(run.approved_call("release-pay")), "https://evil.org/");
 
-    let mut honest = PolicyRun::of(&policies, pay(json!({}), own("stepStart")));
+    let mut honest = PolicyRun::of(&policies, post_chain(json!({}), own_gates("stepStart")));
     honest.decide(&policies, "pay/.start", Verdict::Approve);
-    honest.shows("release-pay", "https://a.org/pay");
-    honest.names("release-pay", &[]);
+    honest.assert_shows("release-pay", "https://a.org/pay");
+    honest.assert_edited_at("release-pay", &[]);
     honest.decide(&policies, "release-pay", Verdict::Approve);
-    honest.runs_as_approved_at("release-pay");
-    honest.runs_as_approved_at("pay/.start");
+    honest.approved_call("release-pay");
+    honest.approved_call("pay/.start");
 }
 
 #[test]
 fn a_modify_at_the_authors_error_gate_is_approved_again() {
-    let policies = release(json!(["http"]));
-    let mut run = PolicyRun::of(&policies, pay(json!({}), own("errorEscalation")));
+    let policies = release_policy(json!(["http"]));
+    let mut run = PolicyRun::of(&policies, post_chain(json!({}), own_gates("errorEscalation")));
     run.decide(&policies, "release-pay", Verdict::Approve);
-    run.runs_as_approved_at("release-pay");
-    run.fails(&policies, 1, false, false);
-    run.outcome(&policies, "pay/.error", modified(json!({"body": "42000"})));
-    run.shows("release-pay#2", "42000");
-    run.names("release-pay#2", &["pay/.error"]);
+    run.approved_call("release-pay");
+    run.fail(&policies, 1, false, false);
+    run.decide_with(&policies, "pay/.error", modify_outcome(json!({"body": "42000"})));
+    run.assert_shows("release-pay#2", "42000");
+    run.assert_edited_at("release-pay#2", &["pay/.error"]);
     run.decide(&policies, "release-pay#2", Verdict::Reject);
     assert!(matches!(run.transition.end, Some(crate::End::Rejected(_))));
 }
 
 #[test]
 fn every_attempt_that_another_gate_ordered_is_approved_again() {
-    let policies = release(json!(["http"]));
+    let policies = release_policy(json!(["http"]));
     for verdict in [Verdict::Retry, Verdict::Defer, Verdict::Respond] {
-        let mut run = PolicyRun::of(&policies, pay(json!({}), own("errorEscalation")));
+        let mut run = PolicyRun::of(&policies, post_chain(json!({}), own_gates("errorEscalation")));
         run.decide(&policies, "release-pay", Verdict::Approve);
         for attempt in 1..=3 {
-            run.fails(&policies, attempt, false, false);
+            run.fail(&policies, attempt, false, false);
             let visit = if attempt == 1 { String::new() } else { format!("#{attempt}") };
             run.decide(&policies, &format!("pay/.error{visit}"), verdict);
             let again = format!("release-pay#{}", attempt + 1);
-            run.shows(&again, "https://a.org/pay");
+            run.assert_shows(&again, "https://a.org/pay");
             run.decide(&policies, &again, Verdict::Approve);
-            run.runs_as_approved_at(&again);
+            run.approved_call(&again);
         }
     }
 }
 
 #[test]
 fn a_retry_that_a_timeout_ordered_asks_people_and_theirs_is_approved_again() {
-    let policies = release(json!(["http"]));
-    let mut run = PolicyRun::of(&policies, pay(json!({}), own("errorEscalation")));
+    let policies = release_policy(json!(["http"]));
+    let mut run = PolicyRun::of(&policies, post_chain(json!({}), own_gates("errorEscalation")));
     run.decide(&policies, "release-pay", Verdict::Approve);
-    run.fails(&policies, 1, false, true);
+    run.fail(&policies, 1, false, true);
     let outcome = Outcome {
         verdict: Some(Verdict::Retry),
         phase: ApprovalPhase::Expired,
         source: signoff_api::approval::Source::Timeout,
         ..Outcome::default()
     };
-    run.outcome(&policies, "pay/.error", outcome);
+    run.decide_with(&policies, "pay/.error", outcome);
     run.decide(&policies, "pay/.error#2", Verdict::Retry);
-    run.shows("release-pay#2", "attempts: 1\n");
+    run.assert_shows("release-pay#2", "attempts: 1\n");
 }
 
 #[test]
 fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() {
-    let policies = release(json!(["http"]));
+    let policies = release_policy(json!(["http"]));
     let step = json!({"http": {"url": "https://a.org/"}, "retry": {"limit": 2, "backoff": {"base": "1ms"}}});
-    let mut run = PolicyRun::of(&policies, pay(step, json!([])));
-    run.shows("release-pay", "attempts: 3 # at most");
+    let mut run = PolicyRun::of(&policies, post_chain(step, json!([])));
+    run.assert_shows("release-pay", "attempts: 3 # at most");
     run.decide(&policies, "release-pay", Verdict::Approve);
-    run.fails(&policies, 1, true, false);
+    run.fail(&policies, 1, true, false);
     let (pause, now) = (run.transition.wake_at.unwrap(), moment());
     assert!(pause > now);
     let later = crate::Now::new(pause, "epoch");
@@ -231,22 +235,22 @@ fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() 
     run.transition =
         crate::advance(&plan, crate::Control::default(), run.journal.clone(), Vec::new(), &run.blobs, &later);
     run.commit();
-    let call = run.runs_as_approved_at("release-pay");
+    let call = run.approved_call("release-pay");
     assert_eq!(call.attempt, 2);
 }
 
 #[test]
 fn the_method_decides_about_repetition_after_a_policys_gate() {
     let says = json!({"http": {"method": "POST", "url": "https://a.org/", "idempotent": true}, "retry": {"limit": 5}});
-    let (policies, none) = (release(json!(["http"])), Policies::default());
-    let mut run = PolicyRun::of(&policies, pay(says.clone(), json!([])));
+    let (policies, none) = (release_policy(json!(["http"])), Policies::default());
+    let mut run = PolicyRun::of(&policies, post_chain(says.clone(), json!([])));
     run.decide(&policies, "release-pay", Verdict::Approve);
-    assert!(!run.runs_as_approved_at("release-pay").idempotent);
-    assert!(PolicyRun::of(&none, pay(says, json!([]))).calls()[0].idempotent, "without a policy the author may say so");
+    assert!(!run.approved_call("release-pay").idempotent);
+    assert!(PolicyRun::of(&none, post_chain(says, json!([]))).calls()[0].idempotent, "without a policy the author may say so");
     let get = json!({"http": {"url": "https://a.org/"}});
-    let mut run = PolicyRun::of(&policies, pay(get, json!([])));
+    let mut run = PolicyRun::of(&policies, post_chain(get, json!([])));
     run.decide(&policies, "release-pay", Verdict::Approve);
-    assert!(run.runs_as_approved_at("release-pay").idempotent);
+    assert!(run.approved_call("release-pay").idempotent);
 }
 
 #[test]
@@ -254,33 +258,33 @@ fn a_modify_of_the_policys_people_is_shown_at_every_gate_of_a_policy() {
     let hitl = || gate(json!({"allowedVerdicts": ["Approve", "Reject", "Modify"]}));
     let step = |name: &str| json!({"steps": [{"name": name, "before": {"kinds": ["http"]}, "hitl": hitl()}]});
     let policies = cluster(&[("one", step("first")), ("two", step("second"))]);
-    let mut run = PolicyRun::of(&policies, pay(json!({}), json!([])));
+    let mut run = PolicyRun::of(&policies, post_chain(json!({}), json!([])));
     run.decide(&policies, "first-pay", Verdict::Approve);
-    run.outcome(&policies, "second-pay", modified(json!({"url": "https://b.org/"})));
-    run.shows("first-pay#2", "https://b.org/");
+    run.decide_with(&policies, "second-pay", modify_outcome(json!({"url": "https://b.org/"})));
+    run.assert_shows("first-pay#2", "https://b.org/");
     run.decide(&policies, "first-pay#2", Verdict::Approve);
-    run.shows("second-pay#2", "https://b.org/");
+    run.assert_shows("second-pay#2", "https://b.org/");
     run.decide(&policies, "second-pay#2", Verdict::Approve);
-    run.runs_as_approved_at("first-pay#2");
-    assert_eq!(url(run.runs_as_approved_at("second-pay#2")), "https://b.org/");
+    run.approved_call("first-pay#2");
+    assert_eq!(url(run.approved_call("second-pay#2")), "https://b.org/");
 }
 
 #[test]
 fn skip_at_a_policys_gate_leaves_the_step_out() {
-    let policies = release(json!(["http"]));
-    let mut run = PolicyRun::of(&policies, pay(json!({}), json!([])));
+    let policies = release_policy(json!(["http"]));
+    let mut run = PolicyRun::of(&policies, post_chain(json!({}), json!([])));
     run.decide(&policies, "release-pay", Verdict::Skip);
     assert_eq!(run.record("pay").phase, signoff_api::journal::StepPhase::Skipped);
 }
 
 #[test]
 fn a_step_that_is_skipped_or_cannot_be_rendered_is_not_asked_about_and_does_not_run() {
-    let policies = release(json!(["http"]));
-    let mut run = PolicyRun::of(&policies, pay(json!({"skipIf": "true"}), json!([])));
+    let policies = release_policy(json!(["http"]));
+    let mut run = PolicyRun::of(&policies, post_chain(json!({"skipIf": "true"}), json!([])));
     assert!(run.asks().is_empty() && run.calls().is_empty());
     assert_eq!(run.record("pay").phase, signoff_api::journal::StepPhase::Skipped);
     let broken = json!({"http": {"url": "https://a.org/{{ inputs.none.none }}"}, "onError": "continue"});
-    let mut spec = pay(broken, json!([]));
+    let mut spec = post_chain(broken, json!([]));
     spec["inputs"] = json!([{"name": "none", "type": "object", "value": {}}]);
     run = PolicyRun::of(&policies, spec);
     assert!(run.asks().is_empty() && run.calls().is_empty());
@@ -290,53 +294,53 @@ fn a_step_that_is_skipped_or_cannot_be_rendered_is_not_asked_about_and_does_not_
 
 #[test]
 fn a_repeated_answer_of_an_agent_needs_another_approval() {
-    let policies = release(json!(["agent"]));
+    let policies = release_policy(json!(["agent"]));
     let schema = json!({"type": "object", "required": ["ok"]});
-    let mut run = PolicyRun::of(&policies, write(json!({"outputSchema": schema}), own("outputValidation")));
-    run.shows("release-pay", "role: User");
+    let mut run = PolicyRun::of(&policies, agent_chain(json!({"outputSchema": schema}), own_gates("outputValidation")));
+    run.assert_shows("release-pay", "role: User");
     run.decide(&policies, "release-pay", Verdict::Approve);
-    run.runs_as_approved_at("release-pay");
+    run.approved_call("release-pay");
     run.reply(&policies, "pay", "not json");
-    run.shows("release-pay#2", "cannot be used");
+    run.assert_shows("release-pay#2", "cannot be used");
     run.decide(&policies, "release-pay#2", Verdict::Approve);
-    assert_eq!(run.runs_as_approved_at("release-pay#2").path, "pay/.ask-2");
+    assert_eq!(run.approved_call("release-pay#2").path, "pay/.ask-2");
     run.reply(&policies, "pay/.ask-2", r#"{"ok": true}"#);
     run.decide(&policies, "pay/.output", Verdict::Defer);
-    run.shows("release-pay#3", "again");
+    run.assert_shows("release-pay#3", "again");
     run.decide(&policies, "release-pay#3", Verdict::Approve);
-    assert_eq!(run.runs_as_approved_at("release-pay#3").attempt, 2);
+    assert_eq!(run.approved_call("release-pay#3").attempt, 2);
 }
 
 #[test]
 fn a_reason_at_the_gate_does_not_change_the_approved_call() {
-    let policies = release(json!(["agent"]));
-    let mut run = PolicyRun::of(&policies, write(json!({}), json!([])));
+    let policies = release_policy(json!(["agent"]));
+    let mut run = PolicyRun::of(&policies, agent_chain(json!({}), json!([])));
     let (verdict, phase) = (Some(Verdict::Approve), ApprovalPhase::of(Verdict::Approve));
-    run.outcome(
+    run.decide_with(
         &policies,
         "release-pay",
         Outcome { verdict, phase, reason: Some("looks right".into()), ..Outcome::default() },
     );
-    run.runs_as_approved_at("release-pay");
+    run.approved_call("release-pay");
 }
 
 #[test]
 fn a_final_response_that_is_made_again_is_approved_too() {
-    let policies = release(json!(["egress"]));
-    let mut gates = own("finalResponse");
+    let policies = release_policy(json!(["egress"]));
+    let mut gates = own_gates("finalResponse");
     gates[0]["hitl"]["allowedVerdicts"] = json!(["Approve", "Retry", "Reject"]);
-    let mut run = PolicyRun::of(&policies, write(json!({}), gates));
+    let mut run = PolicyRun::of(&policies, agent_chain(json!({}), gates));
     run.decide(&policies, "release-pay", Verdict::Approve);
     run.reply(&policies, "pay", "first");
     run.decide(&policies, ".final", Verdict::Retry);
-    run.shows("release-revision", "Make your final response");
+    run.assert_shows("release-revision", "Make your final response");
     run.decide(&policies, "release-revision", Verdict::Approve);
-    assert_eq!(run.runs_as_approved_at("release-revision").path, ".revision");
+    assert_eq!(run.approved_call("release-revision").path, ".revision");
 }
 
 #[test]
 fn a_value_that_an_author_lets_people_replace_is_shown_as_it_was_replaced() {
-    let policies = release(json!(["http"]));
+    let policies = release_policy(json!(["http"]));
     let review = gate(json!({"allowedVerdicts": ["Approve", "Modify"]}));
     let mut run = PolicyRun::start(
         &policies,
@@ -345,30 +349,30 @@ fn a_value_that_an_author_lets_people_replace_is_shown_as_it_was_replaced() {
             {"name": "pay", "http": {"method": "POST", "url": "https://a.org/{{ steps.where.response }}"}},
         ]),
     );
-    run.outcome(&policies, "review", modified(json!({"response": "evil"})));
-    run.shows("release-pay", "https://a.org/evil");
+    run.decide_with(&policies, "review", modify_outcome(json!({"response": "evil"})));
+    run.assert_shows("release-pay", "https://a.org/evil");
 }
 
 #[test]
 fn egress_means_everything_that_leaves_the_operator_and_no_container() {
-    let policies = release(json!(["egress"]));
-    let run = PolicyRun::of(&policies, write(json!({}), json!([])));
-    run.shows("release-pay", "provider:");
-    PolicyRun::of(&policies, pay(json!({}), json!([]))).shows("release-pay", "https://a.org/pay");
+    let policies = release_policy(json!(["egress"]));
+    let run = PolicyRun::of(&policies, agent_chain(json!({}), json!([])));
+    run.assert_shows("release-pay", "provider:");
+    PolicyRun::of(&policies, post_chain(json!({}), json!([]))).assert_shows("release-pay", "https://a.org/pay");
     let pod = json!([{"name": "work", "pod": {"image": "tool@sha256:1"}}]);
     assert_eq!(PolicyRun::start(&policies, pod).calls().len(), 1, "a NetworkPolicy bounds containers");
-    let only_http = PolicyRun::of(&release(json!(["http"])), write(json!({}), json!([])));
+    let only_http = PolicyRun::of(&release_policy(json!(["http"])), agent_chain(json!({}), json!([])));
     assert_eq!(only_http.calls().len(), 1, "http means http steps");
 }
 
 #[test]
 fn a_policy_that_comes_or_goes_rewrites_nothing_of_a_run_under_way() {
     let (none, other) = (Policies::default(), cluster(&[("prod", json!({"gates": {"maxTimeout": "1h"}}))]));
-    let mut spec = pay(json!({}), own("stepStart"));
+    let mut spec = post_chain(json!({}), own_gates("stepStart"));
     spec["steps"].as_array_mut().unwrap().push(json!({"name": "wait", "hitl": gate(json!({}))}));
     for (before, after) in [(&none, &other), (&other, &none)] {
         let mut run = PolicyRun::of(before, spec.clone());
-        run.outcome(before, "pay/.start", modified(json!({"url": "https://b.org/"})));
+        run.decide_with(before, "pay/.start", modify_outcome(json!({"url": "https://b.org/"})));
         assert_eq!(url(run.calls()[0]), "https://b.org/");
         run.take(after, Vec::new());
         assert!(run.asks().is_empty(), "what was decided is not asked again");
@@ -384,79 +388,79 @@ fn a_policys_gate_with_a_form_is_approved_by_an_answer_to_it() {
     let form = json!({"questions": [{"id": "ticket"}]});
     let step = json!({"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({"form": form}))});
     let policies = cluster(&[("prod", json!({"steps": [step]}))]);
-    let mut run = PolicyRun::of(&policies, pay(json!({}), json!([])));
+    let mut run = PolicyRun::of(&policies, post_chain(json!({}), json!([])));
     assert!(run.asked("release-pay").allowed_verdicts.contains(&Verdict::Respond));
     let (verdict, phase) = (Some(Verdict::Respond), ApprovalPhase::of(Verdict::Respond));
-    run.outcome(
+    run.decide_with(
         &policies,
         "release-pay",
         Outcome { verdict, phase, response: Some("OPS-1".into()), ..Outcome::default() },
     );
-    run.runs_as_approved_at("release-pay");
+    run.approved_call("release-pay");
 }
 
 #[test]
 fn an_attempt_after_an_outcome_that_is_not_known_is_approved_again_also_within_the_retries() {
-    let policies = release(json!(["http"]));
+    let policies = release_policy(json!(["http"]));
     let step =
         json!({"http": {"method": "PUT", "url": "https://a.org/"}, "retry": {"limit": 2, "backoff": {"base": "1ms"}}});
-    let mut run = PolicyRun::of(&policies, pay(step, json!([])));
-    run.shows("release-pay", "attempts: 3 # at most");
+    let mut run = PolicyRun::of(&policies, post_chain(step, json!([])));
+    run.assert_shows("release-pay", "attempts: 3 # at most");
     run.decide(&policies, "release-pay", Verdict::Approve);
-    run.fails_with(&policies, 1, (true, false), &[]);
-    run.shows("release-pay#2", "attempts: 2 # at most");
+    run.fail_with(&policies, 1, (true, false), &[]);
+    run.assert_shows("release-pay#2", "attempts: 2 # at most");
     run.decide(&policies, "release-pay#2", Verdict::Approve);
-    assert_eq!(run.runs_as_approved_at("release-pay#2").attempt, 2);
-    run.fails_with(&policies, 2, (true, false), &[]);
-    run.shows("release-pay#3", "attempts: 1\n");
+    assert_eq!(run.approved_call("release-pay#2").attempt, 2);
+    run.fail_with(&policies, 2, (true, false), &[]);
+    run.assert_shows("release-pay#3", "attempts: 1\n");
     run.decide(&policies, "release-pay#3", Verdict::Approve);
-    run.runs_as_approved_at("release-pay#3");
-    run.fails_with(&policies, 3, (true, false), &[]);
+    run.approved_call("release-pay#3");
+    run.fail_with(&policies, 3, (true, false), &[]);
     assert!(matches!(run.transition.end, Some(crate::End::Failed(_))), "no more than were allowed");
 }
 
 #[test]
 fn a_long_header_does_not_push_the_body_out_of_sight() {
-    let policies = release(json!(["egress"]));
+    let policies = release_policy(json!(["egress"]));
     let pad = "p".repeat(5400);
     let step = |pad: &str| {
         json!({"http": {"method": "POST", "url": "https://a.org/pay", "headers": {"A-Note": pad, "B-To": "evil"},
             "body": "amount: 42000"}})
     };
-    let mut run = PolicyRun::of(&policies, pay(step(&pad), json!([])));
+    let mut run = PolicyRun::of(&policies, post_chain(step(&pad), json!([])));
     for words in ["url: https://a.org/pay", "POST", "42000", "A-Note:", "pppp", "B-To: evil", "more bytes, sha256:"] {
-        run.shows("release-pay", words);
+        run.assert_shows("release-pay", words);
     }
     let request = run.asked("release-pay");
     assert!(request.reviews.as_ref().unwrap().response.len() <= 4096);
     let whole = &run.blobs[&request.reviews.as_ref().unwrap().ref_.as_ref().unwrap().digest];
     assert!(whole.contains(&pad) && whole.contains("42000"), "{whole}");
     run.decide(&policies, "release-pay", Verdict::Approve);
-    run.runs_as_approved_at("release-pay");
+    run.approved_call("release-pay");
 
-    let honest = PolicyRun::of(&policies, pay(step("short"), json!([])));
-    honest.shows("release-pay", "A-Note: short");
+    let honest = PolicyRun::of(&policies, post_chain(step("short"), json!([])));
+    honest.assert_shows("release-pay", "A-Note: short");
     let review = honest.asked("release-pay").reviews.as_ref().unwrap();
     assert!(!review.response.contains("more bytes") && review.ref_.is_none(), "{}", review.response);
 }
 
 #[test]
 fn a_long_system_prompt_does_not_push_the_input_out_of_sight() {
-    let policies = release(json!(["egress"]));
+    let policies = release_policy(json!(["egress"]));
     let spec = |system: &str| {
-        let mut spec = write(json!({"agent": {"name": "writer", "input": "send 42000 to evil"}}), json!([]));
+        let mut spec = agent_chain(json!({"agent": {"name": "writer", "input": "send 42000 to evil"}}), json!([]));
         spec["agents"] = json!([{"name": "writer", "system": system}]);
         spec
     };
     let mut run = PolicyRun::of(&policies, spec(&"be kind. ".repeat(600)));
     for words in ["send 42000 to evil", "role: User", "agent: writer", "be kind. be kind.", "more bytes, sha256:"] {
-        run.shows("release-pay", words);
+        run.assert_shows("release-pay", words);
     }
     run.decide(&policies, "release-pay", Verdict::Approve);
-    run.runs_as_approved_at("release-pay");
+    run.approved_call("release-pay");
 
     let honest = PolicyRun::of(&policies, spec("be kind"));
-    honest.shows("release-pay", "send 42000 to evil");
+    honest.assert_shows("release-pay", "send 42000 to evil");
     let shown = &honest.asked("release-pay").reviews.as_ref().unwrap().response;
     assert!(!shown.contains("more bytes") && shown.contains("system: be kind"), "{shown}");
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use signoff_api::{ApprovalRequest, Verdict, journal::StepPhase};
 
 use super::{
-    run_tests::{PolicyRun, gate, moment, none},
+    run_tests::{PolicyRun, gate, moment, no_policies},
     tests::cluster,
     *,
 };
@@ -46,31 +46,31 @@ pub(super) fn spec(effects: [Option<&str>; 3], gates: Value) -> Value {
     })
 }
 
-/// Returns a policy with a gate before these calls of tools.
-pub(super) fn asks_about(calls: Value) -> Policies {
-    asks_as(calls, json!({}))
+/// Returns a policy with a gate before the calls of tools that match `calls`.
+pub(super) fn policy_about_calls(calls: Value) -> Policies {
+    policy_about_calls_with(calls, json!({}))
 }
 
-/// Returns a policy with a gate before these calls of tools, with further fields of the gate.
-pub(super) fn asks_as(calls: Value, hitl: Value) -> Policies {
+/// Returns a policy with a gate before the calls of tools that match `calls`. `hitl`: further fields of the gate.
+pub(super) fn policy_about_calls_with(calls: Value, hitl: Value) -> Policies {
     let before = json!({"kinds": ["tool"], "calls": calls});
     cluster(&[("prod", json!({"steps": [{"name": "guard", "before": before, "hitl": gate(hitl)}]}))])
 }
 
-/// Returns a policy with these requirements for tools.
-fn tools(rules: Value) -> Policies {
+/// Returns a policy with the requirements `rules` for tools.
+fn tool_policy(rules: Value) -> Policies {
     cluster(&[("prod", json!({"tools": rules}))])
 }
 
-/// Returns a run whose agent has called these tools at once.
-pub(super) fn called(policies: &Policies, spec: Value, names: &[&str]) -> PolicyRun {
+/// Returns a run whose agent has called the tools `names` in one turn.
+pub(super) fn run_with_calls(policies: &Policies, spec: Value, names: &[&str]) -> PolicyRun {
     let mut run = PolicyRun::of(policies, spec);
     let calls: Vec<_> = names.iter().map(|name| (*name, "{}")).collect();
     turn(&mut run, policies, "handle", &calls);
     run
 }
 
-/// Finishes a turn with calls, each a tool and its arguments.
+/// Finishes the turn at `path` with calls. Each has the name of a tool and the arguments as text.
 pub(super) fn turn(run: &mut PolicyRun, policies: &Policies, path: &str, calls: &[(&str, &str)]) {
     let call = |(at, (tool, arguments)): (usize, &(&str, &str))| json!({"id": format!("c{at}"), "tool": tool, "arguments": arguments});
     let calls: Vec<_> = calls.iter().enumerate().map(call).collect();
@@ -99,19 +99,19 @@ pub(super) fn errors(policies: &Policies, spec: Value) -> Vec<FieldError> {
 #[track_caller]
 fn assert_refused(policies: &Policies, spec: Value, field: &str, words: &str) {
     let found = errors(policies, spec);
-    let fits =
+    let is_expected =
         |error: &FieldError| error.field == field && error.message.contains(words) && error.reason == "NotAllowed";
-    assert!(found.iter().any(fits), "no error at {field} with `{words}` in {found:#?}");
+    assert!(found.iter().any(is_expected), "no error at {field} with `{words}` in {found:#?}");
 }
 
-pub(super) fn every_call(allowed: Value) -> Value {
+pub(super) fn gate_of_every_call(allowed: Value) -> Value {
     json!([{"name": "own", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))}])
 }
 
 #[test]
 fn a_gate_of_a_policy_asks_about_each_call_and_names_the_policy() {
-    let policies = asks_about(json!({}));
-    let mut run = called(&policies, spec([None; 3], json!([])), &["refund"]);
+    let policies = policy_about_calls(json!({}));
+    let mut run = run_with_calls(&policies, spec([None; 3], json!([])), &["refund"]);
     let asked = run.asked(GATE);
     let [asking] = asked.action.as_ref().unwrap().gates.as_slice() else { panic!("one gate asks") };
     assert_eq!((asking.name.as_str(), asking.source.as_deref()), ("guard", Some(SOURCE)));
@@ -120,7 +120,7 @@ fn a_gate_of_a_policy_asks_about_each_call_and_names_the_policy() {
     run.decide(&policies, GATE, Verdict::Approve);
     assert_eq!(run.calls()[0].path, "handle/.turn-1/.call-1/pay");
 
-    let mut rejected = called(&policies, spec([None; 3], json!([])), &["refund"]);
+    let mut rejected = run_with_calls(&policies, spec([None; 3], json!([])), &["refund"]);
     rejected.decide(&policies, GATE, Verdict::Reject);
     assert_eq!(last_result(&rejected), "Denied by a human: no reason was given");
 }
@@ -128,7 +128,7 @@ fn a_gate_of_a_policy_asks_about_each_call_and_names_the_policy() {
 #[test]
 fn gates_of_a_policy_and_the_author_share_a_request_with_all_quorums() {
     let own = json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({"threshold": 2}))}]);
-    let run = called(&asks_about(json!({})), spec([None; 3], own), &["refund"]);
+    let run = run_with_calls(&policy_about_calls(json!({})), spec([None; 3], own), &["refund"]);
     let asked = run.asked(GATE);
     assert_eq!(asked.action.as_ref().unwrap().gates.len(), 2);
     let thresholds: Vec<_> = asked.quorums.iter().map(|quorum| (quorum.source.as_str(), quorum.threshold)).collect();
@@ -138,7 +138,7 @@ fn gates_of_a_policy_and_the_author_share_a_request_with_all_quorums() {
 #[test]
 fn a_gate_of_the_author_with_the_name_of_a_policys_gate_replaces_nothing() {
     let own = json!([{"name": "guard", "type": "toolExecution", "hitl": gate(json!({"approvers": [{"kind": "User", "name": "dana"}]}))}]);
-    let run = called(&asks_about(json!({})), spec([None; 3], own), &["refund"]);
+    let run = run_with_calls(&policy_about_calls(json!({})), spec([None; 3], own), &["refund"]);
     let quorums: Vec<_> = run.asked(GATE).quorums.iter().map(|quorum| quorum.approvers[0].name.clone()).collect();
     assert_eq!(quorums, ["finance", "dana"]);
 }
@@ -146,15 +146,15 @@ fn a_gate_of_the_author_with_the_name_of_a_policys_gate_replaces_nothing() {
 #[test]
 fn exceptions_of_the_author_do_not_answer_a_policys_gate() {
     for own in [
-        every_call(json!(["*"])),
+        gate_of_every_call(json!(["*"])),
         json!([{"name": "own", "type": "custom", "condition": "false", "hitl": gate(json!({}))}]),
         json!([{"name": "own", "preset": "minimal", "allowedTools": ["*"], "hitl": gate(json!({}))}]),
     ] {
-        let run = called(&asks_about(json!({})), spec([Some("read"); 3], own), &["refund"]);
+        let run = run_with_calls(&policy_about_calls(json!({})), spec([Some("read"); 3], own), &["refund"]);
         assert!(is_of_policy(run.asked(GATE)));
     }
     // Without the policy no gate asks about the same calls.
-    let run = called(&none(), spec([Some("read"); 3], every_call(json!(["*"]))), &["refund"]);
+    let run = run_with_calls(&no_policies(), spec([Some("read"); 3], gate_of_every_call(json!(["*"]))), &["refund"]);
     assert_eq!(run.calls()[0].path, "handle/.turn-1/.call-1/pay");
 }
 
@@ -168,7 +168,7 @@ fn a_call_only_reads_if_its_method_and_its_author_both_say_so() {
         ("refund", Some("write"), true),
         ("note", Some("read"), true),
     ] {
-        let run = called(&asks_about(json!({"changes": true})), spec([effects; 3], json!([])), &[tool]);
+        let run = run_with_calls(&policy_about_calls(json!({"changes": true})), spec([effects; 3], json!([])), &[tool]);
         assert_eq!(run.asks().into_iter().any(is_of_policy), is_asked, "{tool} with effects {effects:?}");
     }
 }
@@ -193,7 +193,7 @@ fn a_policy_tells_calls_apart_by_kind_method_and_rendered_host() {
         (json!({"images": ["*"]}), "refund", false),
         (json!({"kinds": ["http"], "methods": ["POST"], "hosts": ["crm.example"]}), "refund", false),
     ] {
-        let run = called(&asks_about(calls.clone()), spec([None; 3], json!([])), &[tool]);
+        let run = run_with_calls(&policy_about_calls(calls.clone()), spec([None; 3], json!([])), &[tool]);
         assert_eq!(run.asks().into_iter().any(is_of_policy), is_asked, "{calls} and {tool}");
     }
 }
@@ -212,9 +212,9 @@ fn all_images_of_a_container_are_compared_and_an_unknown_one_matches() {
 
 #[test]
 fn every_image_of_a_pod_counts_those_of_its_template_too() {
-    let policies = tools(json!({"never": [{"images": ["*kubectl*"]}]}));
+    let policies = tool_policy(json!({"never": [{"images": ["*kubectl*"]}]}));
     let with = |template: Value| {
-        let mut spec = spec([None; 3], every_call(json!([])));
+        let mut spec = spec([None; 3], gate_of_every_call(json!([])));
         spec["steps"][3] = json!({"name": "pay", "pod": {"image": "alpine:3", "podTemplate": {"spec": template}}});
         spec
     };
@@ -249,7 +249,7 @@ fn a_host_that_the_call_brings_is_not_certain_however_its_address_is_written() {
 
 #[test]
 fn a_gate_that_approves_when_its_deadline_passes_is_no_gate_that_always_asks() {
-    let policies = tools(json!({"requireGate": true}));
+    let policies = tool_policy(json!({"requireGate": true}));
     let own = |action: &str| json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({"timeout": {"after": "1s", "action": action}}))}]);
     assert_refused(&policies, spec([None; 3], own("Approve")), "spec.tools[2]", "nor the timeout action Approve");
     assert_eq!(errors(&policies, spec([None; 3], own("Reject"))), []);
@@ -269,29 +269,29 @@ fn a_gate_that_approves_when_its_deadline_passes_is_no_gate_that_always_asks() {
 
 #[test]
 fn a_forbidden_call_is_refused_before_the_run_where_that_is_certain() {
-    let never = |rule: Value| tools(json!({"never": [rule]}));
-    let bad = || spec([None; 3], every_call(json!([])));
+    let never = |rule: Value| tool_policy(json!({"never": [rule]}));
+    let gated_spec = || spec([None; 3], gate_of_every_call(json!([])));
     assert_refused(
         &never(json!({"methods": ["POST"]})),
-        bad(),
+        gated_spec(),
         "spec.tools[2]",
         "forbids calls of tools, with POST (tools.never[0])",
     );
-    assert_refused(&never(json!({"hosts": ["crm.example"]})), bad(), "spec.tools[1]", "to crm.example");
-    assert_refused(&never(json!({"kinds": ["set"]})), bad(), "spec.tools[0]", "that are set steps");
-    assert_refused(&never(json!({"changes": true})), bad(), "spec.tools[2]", "that can change something");
-    assert_eq!(errors(&never(json!({"methods": ["DELETE"]})), bad()), []);
+    assert_refused(&never(json!({"hosts": ["crm.example"]})), gated_spec(), "spec.tools[1]", "to crm.example");
+    assert_refused(&never(json!({"kinds": ["set"]})), gated_spec(), "spec.tools[0]", "that are set steps");
+    assert_refused(&never(json!({"changes": true})), gated_spec(), "spec.tools[2]", "that can change something");
+    assert_eq!(errors(&never(json!({"methods": ["DELETE"]})), gated_spec()), []);
 }
 
 #[test]
 fn a_call_that_is_forbidden_when_rendered_is_refused_without_asking() {
-    let policies = tools(json!({"never": [{"hosts": ["bank.example"]}]}));
+    let policies = tool_policy(json!({"never": [{"hosts": ["bank.example"]}]}));
     assert_eq!(errors(&policies, spec([None; 3], json!([]))), [], "the host is an input");
-    for gates in [json!([]), every_call(json!([]))] {
-        let mut run = called(&policies, spec([None; 3], gates), &["refund"]);
+    for gates in [json!([]), gate_of_every_call(json!([]))] {
+        let mut run = run_with_calls(&policies, spec([None; 3], gates), &["refund"]);
         assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
         assert_eq!(run.record("handle/.turn-1/.call-1/.check").error.as_ref().unwrap().class, "NotAllowed");
-        run.take(&none(), Vec::new()); // the refusal stays
+        run.take(&no_policies(), Vec::new()); // the refusal stays
         assert!(last_result(&run).contains("forbids calls of tools, to bank.example"), "{}", last_result(&run));
     }
 }
@@ -299,14 +299,14 @@ fn a_call_that_is_forbidden_when_rendered_is_refused_without_asking() {
 #[test]
 fn a_policy_that_forbids_a_call_after_it_was_approved_stops_it() {
     for (tool, rule) in [("refund", json!({"methods": ["POST"]})), ("note", json!({"kinds": ["set"]}))] {
-        let mut run = called(&none(), spec([None; 3], every_call(json!([]))), &[tool]);
+        let mut run = run_with_calls(&no_policies(), spec([None; 3], gate_of_every_call(json!([]))), &[tool]);
         run.asked(GATE);
-        run.decide(&tools(json!({"never": [rule]})), GATE, Verdict::Approve);
+        run.decide(&tool_policy(json!({"never": [rule]})), GATE, Verdict::Approve);
         assert!(last_result(&run).contains("forbids calls of tools"), "{}", last_result(&run));
         let sent = |command: &&Command| matches!(command, Command::Call(call) if call.path.contains("/.call-"));
         assert!(!run.transition.commands.iter().any(|command| sent(&command)));
-        let mut honest = called(&none(), spec([None; 3], every_call(json!([]))), &[tool]);
-        honest.decide(&tools(json!({"never": [{"methods": ["DELETE"]}]})), GATE, Verdict::Approve);
+        let mut honest = run_with_calls(&no_policies(), spec([None; 3], gate_of_every_call(json!([]))), &[tool]);
+        honest.decide(&tool_policy(json!({"never": [{"methods": ["DELETE"]}]})), GATE, Verdict::Approve);
         let is_of_call = |path: &str| path.starts_with("handle/.turn-1/.call-1/") && path != GATE;
         assert!(honest.journal.records().iter().any(|record| is_of_call(&record.path)));
     }
@@ -320,9 +320,9 @@ fn a_policy_that_forbids_agents_as_tools_stops_a_running_agent() {
     spec["tools"].as_array_mut().unwrap().push(json!({"name": "sub", "step": "help", "description": "It helps.",
         "parameters": {"type": "object"}}));
     spec["steps"].as_array_mut().unwrap().push(json!({"name": "help", "agent": {"name": "helper", "input": "help"}}));
-    let mut run = called(&none(), spec, &["sub"]);
+    let mut run = run_with_calls(&no_policies(), spec, &["sub"]);
     let sub = "handle/.turn-1/.call-1/help";
-    let policies = tools(json!({"never": [{"kinds": ["agent"]}]}));
+    let policies = tool_policy(json!({"never": [{"kinds": ["agent"]}]}));
     turn(&mut run, &policies, sub, &[("note", "{}")]);
     let next = format!("{sub}/.turn-2");
     assert!(!run.calls().iter().any(|call| call.path == next), "{:?}", run.calls());
@@ -332,15 +332,15 @@ fn a_policy_that_forbids_agents_as_tools_stops_a_running_agent() {
 #[test]
 fn a_step_that_no_tool_runs_is_not_forbidden() {
     let steps = json!({"requestedBy": "dana", "steps": [{"name": "pay", "http": {"method": "POST", "url": "https://bank.example/"}}]});
-    assert_eq!(PolicyRun::of(&tools(json!({"never": [{"methods": ["POST"]}]})), steps).calls().len(), 1);
+    assert_eq!(PolicyRun::of(&tool_policy(json!({"never": [{"methods": ["POST"]}]})), steps).calls().len(), 1);
 }
 
 #[test]
 fn a_tool_that_can_change_something_needs_a_gate_that_always_asks() {
-    let policies = tools(json!({"requireGate": true}));
+    let policies = tool_policy(json!({"requireGate": true}));
     let words = "requires that people are asked about every call of refund";
     let hitl = || gate(json!({}));
-    let met = |gates: Value| spec([Some("read"), Some("read"), Some("write")], gates);
+    let spec_of = |gates: Value| spec([Some("read"), Some("read"), Some("write")], gates);
     let with_note =
         |gate: Value| json!([{"name": "notes", "type": "specificTools", "tools": ["note"], "hitl": hitl()}, gate]);
     for gate in [
@@ -350,7 +350,7 @@ fn a_tool_that_can_change_something_needs_a_gate_that_always_asks() {
         json!({"name": "own", "type": "custom", "condition": "args.to == 'me'", "hitl": hitl()}),
         json!({"name": "own", "type": "stepStart", "steps": ["pay"], "condition": "false", "hitl": hitl()}),
     ] {
-        assert_refused(&policies, met(with_note(gate.clone())), "spec.tools[2]", words);
+        assert_refused(&policies, spec_of(with_note(gate.clone())), "spec.tools[2]", words);
     }
     for gate in [
         json!({"name": "own", "type": "specificTools", "tools": ["refund"], "hitl": hitl()}),
@@ -359,12 +359,12 @@ fn a_tool_that_can_change_something_needs_a_gate_that_always_asks() {
         json!({"name": "own", "preset": "strict", "hitl": hitl()}),
         json!({"name": "own", "type": "stepStart", "steps": ["pay"], "hitl": hitl()}),
     ] {
-        assert_eq!(errors(&policies, met(with_note(gate.clone()))), [], "{gate}");
+        assert_eq!(errors(&policies, spec_of(with_note(gate.clone()))), [], "{gate}");
     }
     // A POST is not read-only, whatever its author declares, so the gate does not treat it so.
     let destructive = json!({"name": "own", "type": "destructiveActions", "hitl": hitl()});
     assert_refused(&policies, spec([Some("read"); 3], with_note(destructive)), "spec.tools[2]", words);
-    assert_eq!(errors(&tools(json!({"requireGate": false})), spec([None; 3], json!([]))), []);
+    assert_eq!(errors(&tool_policy(json!({"requireGate": false})), spec([None; 3], json!([]))), []);
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn a_policys_own_gate_is_a_gate_that_always_asks() {
 }
 
 /// Returns a policy with a quorum for every gate.
-pub(super) fn deciders() -> Policies {
+pub(super) fn policy_with_deciders() -> Policies {
     cluster(&[(
         "prod",
         json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "risk"}]}, "allowContinueAfterReject": true}}),
@@ -403,37 +403,37 @@ pub(super) fn nine_gates() -> Value {
 #[test]
 fn an_approval_counts_for_the_gates_that_asked_although_a_policy_changes() {
     // With the quorum of the policy nine gates are too many for one request.
-    let mut run = called(&deciders(), spec([None; 3], nine_gates()), &["refund"]);
+    let mut run = run_with_calls(&policy_with_deciders(), spec([None; 3], nine_gates()), &["refund"]);
     assert_eq!(run.asked(GATE).quorums.len(), 9);
-    run.decide(&deciders(), GATE, Verdict::Approve);
+    run.decide(&policy_with_deciders(), GATE, Verdict::Approve);
     let second = format!("{GATE}#2");
     assert_eq!(run.asked(&second).quorums.len(), 2);
     // Without the policy all nine would share one request; the ninth has not approved.
-    run.take(&none(), Vec::new());
+    run.take(&no_policies(), Vec::new());
     assert!(run.calls().is_empty(), "{:?}", run.calls());
-    run.decide(&none(), &second, Verdict::Approve);
+    run.decide(&no_policies(), &second, Verdict::Approve);
     assert_eq!(run.calls()[0].path, "handle/.turn-1/.call-1/pay");
 }
 
 #[test]
 fn a_call_that_was_approved_and_runs_is_not_asked_about_again_when_a_policy_changes() {
-    let mut run = called(&none(), spec([None; 3], nine_gates()), &["refund"]);
-    run.decide(&none(), GATE, Verdict::Approve);
-    run.take(&deciders(), Vec::new());
+    let mut run = run_with_calls(&no_policies(), spec([None; 3], nine_gates()), &["refund"]);
+    run.decide(&no_policies(), GATE, Verdict::Approve);
+    run.take(&policy_with_deciders(), Vec::new());
     assert!(run.asks().is_empty());
-    run.reply(&deciders(), "handle/.turn-1/.call-1/pay", "paid");
+    run.reply(&policy_with_deciders(), "handle/.turn-1/.call-1/pay", "paid");
     assert_eq!(last_result(&run), "paid");
 }
 
 #[test]
 fn a_reject_that_the_agent_received_does_not_end_the_run_later() {
-    let mut run = called(&none(), spec([None; 3], every_call(json!([]))), &["refund"]);
-    run.decide(&none(), GATE, Verdict::Reject);
+    let mut run = run_with_calls(&no_policies(), spec([None; 3], gate_of_every_call(json!([]))), &["refund"]);
+    run.decide(&no_policies(), GATE, Verdict::Reject);
     let strict =
         cluster(&[("prod", json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "risk"}]}}}))]);
     run.take(&strict, Vec::new());
     assert_eq!(run.transition.end, None);
-    let mut early = called(&strict, spec([None; 3], every_call(json!([]))), &["refund"]);
+    let mut early = run_with_calls(&strict, spec([None; 3], gate_of_every_call(json!([]))), &["refund"]);
     early.decide(&strict, GATE, Verdict::Reject);
     assert!(matches!(early.transition.end, Some(crate::End::Rejected(_))), "{:?}", early.transition.end);
 }
@@ -447,9 +447,9 @@ fn the_editor_of_arguments_cannot_approve_the_edited_call() {
     let own = json!([{"name": "own", "type": "custom", "condition": "args.to == 'me'", "hitl": gate(json!({}))}]);
     let mut run = PolicyRun::of(&policies, spec([None; 3], own));
     turn(&mut run, &policies, "handle", &[("refund", r#"{"to":"me"}"#)]);
-    let mut edited = super::bypass_tests::modified(json!({"arguments": {"to": "you"}}));
+    let mut edited = super::bypass_tests::modify_outcome(json!({"arguments": {"to": "you"}}));
     edited.decided_by = vec!["alice".to_owned()];
-    run.outcome(&policies, GATE, edited);
+    run.decide_with(&policies, GATE, edited);
     assert_eq!(run.asked("handle/.turn-1/.call-1/pay/release-pay").excluded, ["alice"]);
 }
 
@@ -473,13 +473,13 @@ fn a_reject_of_the_answer_of_a_tool_ends_the_run_where_a_policy_says_so() {
 
 #[test]
 fn an_accepted_run_goes_on_when_a_policy_requires_more() {
-    let mut run = called(&none(), spec([None; 3], every_call(json!(["refund"]))), &["note"]);
-    run.decide(&tools(json!({"requireGate": true})), GATE, Verdict::Approve);
+    let mut run = run_with_calls(&no_policies(), spec([None; 3], gate_of_every_call(json!(["refund"]))), &["note"]);
+    run.decide(&tool_policy(json!({"requireGate": true})), GATE, Verdict::Approve);
     assert_eq!(last_result(&run), "noted ");
 }
 
 /// Returns eight gates before every call and one about failures. Together they have the maximum number of quorums.
-fn with_help() -> Value {
+fn gates_with_escalation() -> Value {
     let mut gates = nine_gates();
     gates.as_array_mut().unwrap().truncate(8);
     let verdicts = json!(["Retry", "Skip", "Reject", "Abort"]);
@@ -489,14 +489,15 @@ fn with_help() -> Value {
 }
 
 /// Returns a run whose fourth call of a tool was made under `policies`, after people rejected three.
-fn escalated(policies: &Policies) -> PolicyRun {
-    let mut run = PolicyRun::of(&none(), spec([None; 3], with_help()));
+fn run_with_escalation(policies: &Policies) -> PolicyRun {
+    let mut run = PolicyRun::of(&no_policies(), spec([None; 3], gates_with_escalation()));
     for number in 1..=4 {
         let place = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
-        let (now, arguments) = (if number < 4 { none() } else { policies.clone() }, format!(r#"{{"to":"{number}"}}"#));
-        turn(&mut run, &now, &place, &[("refund", &arguments)]);
+        let current_policies = if number < 4 { no_policies() } else { policies.clone() };
+        let arguments = format!(r#"{{"to":"{number}"}}"#);
+        turn(&mut run, &current_policies, &place, &[("refund", &arguments)]);
         if number < 4 {
-            run.decide(&none(), &format!("handle/.turn-{number}/.call-1/.gate"), Verdict::Reject);
+            run.decide(&no_policies(), &format!("handle/.turn-{number}/.call-1/.gate"), Verdict::Reject);
         }
     }
     run
@@ -506,32 +507,28 @@ const ESCALATION: &str = "handle/.turn-4/.call-1/.error";
 
 #[test]
 fn an_escalation_that_could_not_be_asked_is_not_asked_when_a_policy_goes() {
-    let mut run = escalated(&deciders());
+    let mut run = run_with_escalation(&policy_with_deciders());
     assert_eq!((run.asks().len(), run.calls()[0].path.as_str()), (0, "handle/.turn-5"));
     assert_eq!(run.record(ESCALATION).phase, StepPhase::Failed, "with the quorum of the policy they are ten");
-    let told = run.calls()[0].content.clone();
-    run.take(&none(), Vec::new());
-    assert_eq!(
-        (run.asks().len(), &run.calls()[0].content),
-        (0, &told),
-        "the agent was told an error, and is told it again"
-    );
+    let turn_with_error = run.calls()[0].content.clone();
+    run.take(&no_policies(), Vec::new());
+    assert_eq!((run.asks().len(), &run.calls()[0].content), (0, &turn_with_error), "the agent receives the error again");
 }
 
 #[test]
 fn an_escalation_that_was_asked_stands_when_a_policy_comes() {
-    let mut run = escalated(&none());
+    let mut run = run_with_escalation(&no_policies());
     assert_eq!(run.asked(ESCALATION).quorums.len(), ApprovalRequest::MAX_QUORUMS);
-    run.take(&deciders(), Vec::new());
+    run.take(&policy_with_deciders(), Vec::new());
     assert_eq!((run.record(ESCALATION).phase, run.calls().len()), (StepPhase::Waiting, 0));
-    run.decide(&deciders(), ESCALATION, Verdict::Retry);
+    run.decide(&policy_with_deciders(), ESCALATION, Verdict::Retry);
     run.asked("handle/.turn-4/.call-1/.gate");
 }
 
 #[test]
 fn an_escalation_whose_request_is_gone_is_not_asked_with_fewer_quorums() {
-    let mut run = escalated(&none());
-    run.take(&deciders(), vec![Fact::ApprovalMissing { path: ESCALATION.to_owned() }]);
+    let mut run = run_with_escalation(&no_policies());
+    run.take(&policy_with_deciders(), vec![Fact::ApprovalMissing { path: ESCALATION.to_owned() }]);
     assert_eq!((run.asks().len(), run.calls()[0].path.as_str()), (0, "handle/.turn-5"));
 }
 
@@ -540,17 +537,17 @@ fn a_request_that_could_not_be_made_is_not_made_when_a_policy_comes() {
     let mut gates = nine_gates();
     let names = |from: usize, to: usize| (from..to).map(|n| format!("user-{n}")).collect::<Vec<_>>();
     (gates[0]["hitl"]["excluded"], gates[8]["hitl"]["excluded"]) = (json!(names(0, 20)), json!(names(20, 32)));
-    let mut run = called(&none(), spec([None; 3], gates), &["refund"]);
-    let mut edited = super::bypass_tests::modified(json!({"arguments": {"to": "you"}}));
+    let mut run = run_with_calls(&no_policies(), spec([None; 3], gates), &["refund"]);
+    let mut edited = super::bypass_tests::modify_outcome(json!({"arguments": {"to": "you"}}));
     edited.decided_by = vec!["alice".to_owned()];
-    run.outcome(&none(), GATE, edited);
+    run.decide_with(&no_policies(), GATE, edited);
     assert!(
         last_result(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
         "{}",
         last_result(&run)
     );
     // With the quorum of the policy the last gate asks separately, and its exclusions fit into the request.
-    run.take(&deciders(), Vec::new());
+    run.take(&policy_with_deciders(), Vec::new());
     assert_eq!(run.asks().len(), 0);
     assert!(
         last_result(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
@@ -562,13 +559,13 @@ fn a_request_that_could_not_be_made_is_not_made_when_a_policy_comes() {
 #[test]
 fn a_call_edited_into_a_forbidden_call_is_refused() {
     for host in ["bank.example", "other.example"] {
-        let policies = tools(json!({"never": [{"hosts": ["bank.example"]}]}));
-        let mut spec = spec([None; 3], every_call(json!([])));
+        let policies = tool_policy(json!({"never": [{"hosts": ["bank.example"]}]}));
+        let mut spec = spec([None; 3], gate_of_every_call(json!([])));
         spec["steps"][3]["http"]["url"] = json!("https://{{ args.to }}/refunds");
         let mut run = PolicyRun::of(&policies, spec);
         turn(&mut run, &policies, "handle", &[("refund", r#"{"to":"crm.example"}"#)]);
-        let edited = super::bypass_tests::modified(json!({"arguments": {"to": host}}));
-        run.outcome(&policies, GATE, signoff_api::Outcome { decided_by: vec!["alice".to_owned()], ..edited });
+        let edited = super::bypass_tests::modify_outcome(json!({"arguments": {"to": host}}));
+        run.decide_with(&policies, GATE, signoff_api::Outcome { decided_by: vec!["alice".to_owned()], ..edited });
         if host == "bank.example" {
             assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
             assert!(last_result(&run).contains("forbids calls of tools"), "{}", last_result(&run));
@@ -581,17 +578,17 @@ fn a_call_edited_into_a_forbidden_call_is_refused() {
 
 #[test]
 fn gates_with_different_rules_for_persons_ask_one_after_the_other() {
-    let of = |types: Value, pattern: &str| json!({"match": {"gateTypes": types}, "identities": [{"pattern": pattern, "person": "$1"}]});
-    let one = of(json!(["toolExecution"]), "([a-z]+)@one.example");
+    let policy = |types: Value, pattern: &str| json!({"match": {"gateTypes": types}, "identities": [{"pattern": pattern, "person": "$1"}]});
+    let one = policy(json!(["toolExecution"]), "([a-z]+)@one.example");
     let own = |type_: &str| json!({"name": type_.to_lowercase(), "type": type_, "tools": if type_ == "specificTools" { json!(["refund"]) } else { json!([]) }, "hitl": gate(json!({}))});
     let gates = json!([own("toolExecution"), own("specificTools")]);
     // One gate has rules for persons, which apply to the whole request.
-    let run = called(&cluster(&[("one", one.clone())]), spec([None; 3], gates.clone()), &["refund"]);
+    let run = run_with_calls(&cluster(&[("one", one.clone())]), spec([None; 3], gates.clone()), &["refund"]);
     assert_eq!((run.asked(GATE).quorums.len(), run.asked(GATE).persons.len()), (2, 1));
     // Both gates have rules for persons, which differ.
-    let two = of(json!(["specificTools"]), "([a-z]+)@two.example");
+    let two = policy(json!(["specificTools"]), "([a-z]+)@two.example");
     let policies = cluster(&[("one", one), ("two", two)]);
-    let mut run = called(&policies, spec([None; 3], gates), &["refund"]);
+    let mut run = run_with_calls(&policies, spec([None; 3], gates), &["refund"]);
     let first = run.asked(GATE).persons.clone();
     assert_eq!((run.asked(GATE).quorums.len(), first.len()), (1, 1));
     run.decide(&policies, GATE, Verdict::Approve);

@@ -11,7 +11,7 @@ use signoff_api::{
 };
 
 use super::{
-    calls_tests::{GATE, called, spec},
+    calls_tests::{GATE, run_with_calls, spec},
     tests::cluster,
     *,
 };
@@ -130,7 +130,7 @@ pub(super) fn gate(more: Value) -> Value {
     hitl
 }
 
-pub(super) fn added(place: Value) -> Policies {
+pub(super) fn policy_adding_gate(place: Value) -> Policies {
     let mut step = json!({"name": "check", "hitl": gate(json!({}))});
     for (key, value) in place.as_object().unwrap() {
         step[key] = value.clone();
@@ -138,7 +138,7 @@ pub(super) fn added(place: Value) -> Policies {
     cluster(&[("prod", json!({"steps": [step]}))])
 }
 
-pub(super) fn none() -> Policies {
+pub(super) fn no_policies() -> Policies {
     Policies::default()
 }
 
@@ -171,7 +171,7 @@ fn gates_at_start_and_end_are_invisible_to_templates_of_the_author() {
 
 #[test]
 fn a_gate_before_a_call_shows_the_call_and_holds_it_until_approved() {
-    let policies = added(json!({"before": {"kinds": ["http"]}}));
+    let policies = policy_adding_gate(json!({"before": {"kinds": ["http"]}}));
     let mut run = PolicyRun::start(
         &policies,
         json!([{"name": "pay", "http": {"method": "POST", "url": "https://a.org/{{ run.name }}"}}]),
@@ -185,7 +185,7 @@ fn a_gate_before_a_call_shows_the_call_and_holds_it_until_approved() {
 
 #[test]
 fn each_agent_and_worker_of_a_pattern_has_its_own_gate() {
-    let policies = added(json!({"before": {"kinds": ["agent"]}}));
+    let policies = policy_adding_gate(json!({"before": {"kinds": ["agent"]}}));
     let mut run = PolicyRun::of(
         &policies,
         json!({
@@ -207,7 +207,7 @@ fn each_agent_and_worker_of_a_pattern_has_its_own_gate() {
 
 #[test]
 fn an_added_gate_that_is_refused_ends_the_run() {
-    let policies = added(json!({"before": {"kinds": ["http"]}}));
+    let policies = policy_adding_gate(json!({"before": {"kinds": ["http"]}}));
     let mut run = PolicyRun::start(&policies, json!([{"name": "pay", "http": {"url": "https://a.org/"}}]));
     run.decide(&policies, "check-pay", Verdict::Reject);
     assert!(matches!(run.transition.end, Some(crate::End::Rejected(_))));
@@ -215,7 +215,7 @@ fn an_added_gate_that_is_refused_ends_the_run() {
 
 #[test]
 fn a_repeated_call_asks_its_gate_again() {
-    let policies = added(json!({"before": {"kinds": ["http"]}}));
+    let policies = policy_adding_gate(json!({"before": {"kinds": ["http"]}}));
     let author = gate(json!({"allowedVerdicts": ["Approve", "Defer", "Reject"]}));
     let mut run = PolicyRun::start(
         &policies,
@@ -232,12 +232,12 @@ fn a_repeated_call_asks_its_gate_again() {
 
 #[test]
 fn added_gates_do_not_change_during_a_run() {
-    let policies = added(json!({"at": "End"}));
+    let policies = policy_adding_gate(json!({"at": "End"}));
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}]);
     let mut with = PolicyRun::start(&policies, steps.clone());
-    with.decide(&none(), "own", Verdict::Approve);
+    with.decide(&no_policies(), "own", Verdict::Approve);
     with.asked("check");
-    let mut without = PolicyRun::start(&none(), steps);
+    let mut without = PolicyRun::start(&no_policies(), steps);
     without.decide(&policies, "own", Verdict::Approve);
     assert!(matches!(without.transition.end, Some(crate::End::Succeeded(_))), "{:?}", without.transition.end);
 }
@@ -246,7 +246,7 @@ fn added_gates_do_not_change_during_a_run() {
 fn a_changed_policy_applies_only_to_later_requests() {
     let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
     let steps = json!([{"name": "one", "hitl": gate(json!({}))}, {"name": "two", "hitl": gate(json!({}))}]);
-    let mut run = PolicyRun::start(&none(), steps);
+    let mut run = PolicyRun::start(&no_policies(), steps);
     let digest = run.asked("one").digest.clone();
     run.take(&strict, Vec::new());
     assert!(run.asks().is_empty(), "what is pending is not asked again");
@@ -266,7 +266,7 @@ fn a_missing_approval_is_created_again_or_superseded() {
     let digest = run.asked("one").digest.clone();
     run.take(&strict, gone());
     assert_eq!(run.asked("one").digest, digest, "nothing has changed");
-    run.take(&none(), gone());
+    run.take(&no_policies(), gone());
     assert_eq!(run.asked("one#2").threshold(), 1);
     let before = run.record("one");
     assert_eq!(before.phase, StepPhase::Skipped);
@@ -277,7 +277,7 @@ fn a_missing_approval_is_created_again_or_superseded() {
 fn a_gate_in_conflict_with_policies_is_held_until_they_are_corrected() {
     let impossible = cluster(&[("prod", json!({"gates": {"requiredFrom": [{"group": "legal", "min": 1}]}}))]);
     let steps = json!([{"name": "one", "hitl": gate(json!({}))}, {"name": "two", "hitl": gate(json!({}))}]);
-    let mut run = PolicyRun::start(&none(), steps);
+    let mut run = PolicyRun::start(&no_policies(), steps);
     run.take(&impossible, Vec::new());
     assert!(run.transition.blocked.is_empty(), "what is pending is decided as it was asked");
     run.decide(&impossible, "one", Verdict::Approve);
@@ -286,7 +286,7 @@ fn a_gate_in_conflict_with_policies_is_held_until_they_are_corrected() {
     assert_eq!(why.reason, "PolicyConflict");
     assert!(why.message.contains("ClusterApprovalPolicy prod requires 1 person of group legal"), "{why}");
     assert!(run.journal.get("two", 1).is_none(), "nothing has begun");
-    run.take(&none(), Vec::new());
+    run.take(&no_policies(), Vec::new());
     run.asked("two");
     assert!(run.transition.blocked.is_empty());
 }
@@ -310,7 +310,7 @@ fn a_container_with_a_forbidden_secret_is_refused_in_plan_and_run() {
     let policies = cluster(&[("prod", json!({"allowedSecrets": ["models-*"]}))]);
     let env = json!([{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "root", "key": "k"}}}]);
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}, {"name": "work", "pod": {"image": "x", "env": env}}]);
-    let mut run = PolicyRun::start(&none(), steps);
+    let mut run = PolicyRun::start(&no_policies(), steps);
     let mut fresh = run.workflow.clone();
     fresh.status = None;
     let errors = Plan::of(&fresh, &Settings::default(), &Arc::new(policies.clone())).unwrap_err();
@@ -323,7 +323,7 @@ fn a_container_with_a_forbidden_secret_is_refused_in_plan_and_run() {
 fn a_call_is_checked_by_the_policies_in_force_when_it_is_sent() {
     let narrow = cluster(&[("prod", json!({"allowedHosts": []}))]);
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}, {"name": "pay", "http": {"url": "https://a.org/"}}]);
-    let mut run = PolicyRun::start(&none(), steps);
+    let mut run = PolicyRun::start(&no_policies(), steps);
     run.decide(&narrow, "own", Verdict::Approve);
     assert_eq!(run.record("pay").error.as_ref().unwrap().class, "NotAllowed");
 }
@@ -332,7 +332,7 @@ fn a_call_is_checked_by_the_policies_in_force_when_it_is_sent() {
 fn a_new_policy_does_not_affect_a_call_in_flight() {
     let narrow = cluster(&[("prod", json!({"allowedHosts": []}))]);
     let mut run =
-        PolicyRun::start(&none(), json!([{"name": "pay", "http": {"method": "POST", "url": "https://a.org/"}}]));
+        PolicyRun::start(&no_policies(), json!([{"name": "pay", "http": {"method": "POST", "url": "https://a.org/"}}]));
     run.take(&narrow, Vec::new());
     assert_eq!(run.calls().len(), 1, "whether it may be sent again is asked when it is sent");
     assert!(plan(&run.workflow, &narrow).refuses(run.calls()[0]).is_some());
@@ -346,7 +346,7 @@ fn a_policy_with_the_longest_name_has_requests_that_the_api_server_stores() {
     let steps = json!([{"name": "g".repeat(63), "before": {"kinds": ["tool"]}, "hitl": gate(json!({}))}]);
     let deciders = json!({"deciders": {"approvers": [{"kind": "Group", "name": "finance"}]}});
     let policies = cluster(&[(&name, json!({"steps": steps, "gates": deciders}))]);
-    let run = called(&policies, spec([None; 3], json!([])), &["refund"]);
+    let run = run_with_calls(&policies, spec([None; 3], json!([])), &["refund"]);
     let request = serde_json::to_value(run.asked(GATE)).unwrap();
     assert!(request["action"]["gates"][0]["source"].as_str().unwrap().ends_with(&name));
     let schema = signoff_api::crds::declared_schema("Approval")["properties"]["spec"]["properties"]["request"].clone();

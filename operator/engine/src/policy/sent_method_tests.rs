@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 
 use super::{
-    calls_tests::{asks_about, called, errors, every_call, is_of_policy, last_result, spec},
-    run_tests::{gate, none},
+    calls_tests::{policy_about_calls, run_with_calls, errors, gate_of_every_call, is_of_policy, last_result, spec},
+    run_tests::{gate, no_policies},
     tests::cluster,
     *,
 };
 use crate::{Plan, Settings, tests::test_run::workflow};
 
 /// Returns requests that can change something although their method is GET or HEAD.
-fn disguised() -> Vec<Value> {
+fn disguised_requests() -> Vec<Value> {
     let with = |more: Value| {
         let mut http = json!({"url": "https://crm.example/customers"});
         http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -43,7 +43,7 @@ fn plain_request() -> Value {
     json!({"url": "https://crm.example/customers", "headers": {"Accept": "application/json"}})
 }
 
-fn tools(rules: Value) -> Policies {
+fn tool_policy(rules: Value) -> Policies {
     cluster(&[("prod", json!({"tools": rules}))])
 }
 
@@ -53,19 +53,19 @@ fn a_disguised_request_is_asked_about_by_gates_of_policies_and_of_authors() {
     let declared =
         || json!([{"name": "own", "type": "custom", "condition": "effects != 'read'", "hitl": gate(json!({}))}]);
     let asks = |policies: &Policies, http: &Value, gates: Value| {
-        let run = called(policies, spec_with_lookup(http, Some("read"), gates), &["lookup"]);
+        let run = run_with_calls(policies, spec_with_lookup(http, Some("read"), gates), &["lookup"]);
         !run.asks().is_empty()
     };
-    for http in disguised() {
-        let changing = asks_about(json!({"changes": true}));
-        let run = called(&changing, spec_with_lookup(&http, Some("read"), json!([])), &["lookup"]);
+    for http in disguised_requests() {
+        let changing = policy_about_calls(json!({"changes": true}));
+        let run = run_with_calls(&changing, spec_with_lookup(&http, Some("read"), json!([])), &["lookup"]);
         assert!(run.asks().into_iter().any(is_of_policy), "{http}");
-        assert!(asks(&none(), &http, destructive()), "{http}");
-        assert!(asks(&none(), &http, declared()), "{http}");
+        assert!(asks(&no_policies(), &http, destructive()), "{http}");
+        assert!(asks(&no_policies(), &http, declared()), "{http}");
     }
-    assert!(!asks(&asks_about(json!({"changes": true})), &plain_request(), json!([])));
-    assert!(!asks(&none(), &plain_request(), destructive()));
-    assert!(!asks(&none(), &plain_request(), declared()));
+    assert!(!asks(&policy_about_calls(json!({"changes": true})), &plain_request(), json!([])));
+    assert!(!asks(&no_policies(), &plain_request(), destructive()));
+    assert!(!asks(&no_policies(), &plain_request(), declared()));
 }
 
 #[test]
@@ -75,33 +75,33 @@ fn effects_read_does_not_count_for_methods_that_change_something() {
     {
         let own = json!([{"name": "own", "type": "destructiveActions", "hitl": gate(json!({}))}]);
         let http = json!({"method": method, "url": "https://crm.example/customers"});
-        let run = called(&none(), spec_with_lookup(&http, Some("read"), own), &["lookup"]);
+        let run = run_with_calls(&no_policies(), spec_with_lookup(&http, Some("read"), own), &["lookup"]);
         assert_eq!(!run.asks().is_empty(), is_asked, "{method}");
     }
 }
 
 #[test]
 fn a_disguised_request_needs_the_gate_that_a_policy_requires() {
-    let policies = tools(json!({"requireGate": true}));
+    let policies = tool_policy(json!({"requireGate": true}));
     let others =
         json!([{"name": "own", "type": "specificTools", "tools": ["note", "refund"], "hitl": gate(json!({}))}]);
     let found = |http: &Value, gates: Value| {
         let errors = errors(&policies, spec_with_lookup(http, Some("read"), gates));
         errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
     };
-    for http in disguised() {
+    for http in disguised_requests() {
         assert_eq!(found(&http, others.clone()), ["spec.tools[1]"], "{http}");
-        assert!(found(&http, every_call(json!([]))).is_empty(), "{http}");
+        assert!(found(&http, gate_of_every_call(json!([]))).is_empty(), "{http}");
     }
     assert!(found(&plain_request(), others).is_empty());
 }
 
 #[test]
 fn a_forbidden_method_is_refused_also_in_a_header() {
-    let policies = tools(json!({"never": [{"methods": ["DELETE"]}]}));
+    let policies = tool_policy(json!({"never": [{"methods": ["DELETE"]}]}));
     let with = |method: &str, header: &str, value: &str| json!({"method": method, "url": "https://crm.example/x", "headers": {header: value}});
     let is_refused = |http: &Value| {
-        let found = errors(&policies, spec_with_lookup(http, None, every_call(json!([]))));
+        let found = errors(&policies, spec_with_lookup(http, None, gate_of_every_call(json!([]))));
         found.iter().any(|error| error.field == "spec.tools[1]" && error.message.contains("with DELETE"))
     };
     for method in ["GET", "POST", "PUT"] {
@@ -116,15 +116,15 @@ fn a_forbidden_method_is_refused_also_in_a_header() {
 fn a_forbidden_method_in_a_rendered_header_is_not_sent() {
     let http = json!({"url": "https://crm.example/x", "headers": {"X-HTTP-Method-Override": "{{ inputs.base }}"}});
     let made = |base: &str, rules: Value| {
-        let mut spec = spec_with_lookup(&http, Some("read"), every_call(json!(["*"])));
+        let mut spec = spec_with_lookup(&http, Some("read"), gate_of_every_call(json!(["*"])));
         spec["inputs"][0]["value"] = json!(base);
-        called(&tools(rules), spec, &["lookup"])
+        run_with_calls(&tool_policy(rules), spec, &["lookup"])
     };
     let never = || json!({"never": [{"methods": ["DELETE"]}]});
     assert!(last_result(&made("delete", never())).contains("forbids calls of tools, with DELETE"));
     assert_eq!(made("PATCH", never()).calls()[0].path, "handle/.turn-1/.call-1/find");
     // For a gate, a method that is known only at the call can be any method.
-    let asks = asks_about(json!({"methods": ["DELETE"]}));
+    let asks = policy_about_calls(json!({"methods": ["DELETE"]}));
     let open = json!({"url": "https://crm.example/x", "headers": {"X-HTTP-Method-Override": "{{ args.to }}"}});
     let plan = |http: &Value| {
         Plan::of(&workflow(spec_with_lookup(http, None, json!([]))), &Settings::default(), &Arc::new(asks.clone()))
@@ -147,20 +147,20 @@ fn a_disguised_request_is_not_repeated_automatically() {
         http["idempotent"] = json!(true);
         http
     };
-    for http in disguised().into_iter().filter(|http| !http.to_string().contains("args")) {
-        assert_eq!(idempotent(&none(), &http), (false, false), "{http}");
+    for http in disguised_requests().into_iter().filter(|http| !http.to_string().contains("args")) {
+        assert_eq!(idempotent(&no_policies(), &http), (false, false), "{http}");
         // The author's declaration counts, except behind a gate of a policy.
-        assert_eq!(idempotent(&none(), &says(&http)), (true, true), "{http}");
-        assert_eq!(idempotent(&asks_about(json!({})), &says(&http)), (true, false), "{http}");
+        assert_eq!(idempotent(&no_policies(), &says(&http)), (true, true), "{http}");
+        assert_eq!(idempotent(&policy_about_calls(json!({})), &says(&http)), (true, false), "{http}");
     }
-    assert_eq!(idempotent(&asks_about(json!({})), &plain_request()), (true, true));
+    assert_eq!(idempotent(&policy_about_calls(json!({})), &plain_request()), (true, true));
 }
 
 #[test]
 fn an_approved_disguised_call_is_not_idempotent() {
-    for http in [&disguised()[0], &disguised()[3], &plain_request()] {
-        let mut run = called(&none(), spec_with_lookup(http, Some("read"), every_call(json!([]))), &["lookup"]);
-        run.decide(&none(), super::calls_tests::GATE, Verdict::Approve);
+    for http in [&disguised_requests()[0], &disguised_requests()[3], &plain_request()] {
+        let mut run = run_with_calls(&no_policies(), spec_with_lookup(http, Some("read"), gate_of_every_call(json!([]))), &["lookup"]);
+        run.decide(&no_policies(), super::calls_tests::GATE, Verdict::Approve);
         assert_eq!(run.calls()[0].idempotent, *http == plain_request(), "{http}");
     }
 }
@@ -170,7 +170,7 @@ fn a_request_that_only_reads_has_no_editable_body() {
     let fields = |http: Value| {
         let start = json!([{"name": "start", "type": "stepStart", "hitl": gate(json!({"allowedVerdicts": ["Approve", "Modify", "Reject"]}))}]);
         let spec = json!({"requestedBy": "dana", "gates": start, "steps": [{"name": "own", "http": http}]});
-        let plan = Plan::of(&workflow(spec), &Settings::default(), &Arc::new(none())).unwrap();
+        let plan = Plan::of(&workflow(spec), &Settings::default(), &Arc::new(no_policies())).unwrap();
         let gate = plan.step_of("own").unwrap().start.clone().unwrap();
         format!("{:?}", gate.gate().unwrap().subject)
     };
@@ -183,20 +183,20 @@ fn a_request_that_only_reads_has_no_editable_body() {
 fn a_plan_warns_of_a_tool_whose_request_cannot_only_read() {
     let warnings = |http: &Value, effects: &str| {
         let plan = Plan::of(
-            &workflow(spec_with_lookup(http, Some(effects), every_call(json!([])))),
+            &workflow(spec_with_lookup(http, Some(effects), gate_of_every_call(json!([])))),
             &Settings::default(),
-            &Arc::new(none()),
+            &Arc::new(no_policies()),
         );
         plan.unwrap().warnings().join("\n")
     };
-    let said = warnings(&disguised()[0], "read");
+    let said = warnings(&disguised_requests()[0], "read");
     assert!(
         said.contains("its step sends GET (a header names the method DELETE), so its effects count as unknown"),
         "{said}"
     );
-    assert!(warnings(&disguised()[3], "read").contains("its step sends GET (with a body)"));
+    assert!(warnings(&disguised_requests()[3], "read").contains("its step sends GET (with a body)"));
     assert!(warnings(&json!({"method": "PUT", "url": "https://a.example"}), "read").contains("its step sends PUT"));
-    for (http, effects) in [(&plain_request(), "read"), (&disguised()[0], "write")] {
+    for (http, effects) in [(&plain_request(), "read"), (&disguised_requests()[0], "write")] {
         assert!(!warnings(http, effects).contains("its step sends"), "{http}");
     }
 }

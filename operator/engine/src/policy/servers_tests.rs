@@ -8,7 +8,7 @@ use signoff_api::{Digest, FailureClass, Verdict, catalogue::Catalogue, journal::
 
 use super::{
     calls_tests::{GATE, errors, is_of_policy, turn},
-    run_tests::{PolicyRun, gate, none},
+    run_tests::{PolicyRun, gate, no_policies},
     tests::cluster,
     *,
 };
@@ -38,17 +38,17 @@ fn catalogue() -> Value {
     ]})
 }
 
-fn definition(tool: &str) -> Digest {
+fn definition_digest(tool: &str) -> Digest {
     let catalogue: Catalogue = serde_json::from_value(catalogue()).unwrap();
     catalogue.tool(tool).unwrap().digest()
 }
 
-fn pinned() -> Value {
-    json!({"pins": [{"tool": "refund", "definition": definition("refund")}]})
+fn pins_of_refund() -> Value {
+    json!({"pins": [{"tool": "refund", "definition": definition_digest("refund")}]})
 }
 
 /// Returns a run whose agent has called a tool of the server.
-fn called(policies: &Policies, spec: Value, tools: &[&str]) -> PolicyRun {
+fn run_with_calls(policies: &Policies, spec: Value, tools: &[&str]) -> PolicyRun {
     let mut run = PolicyRun::of(policies, spec);
     run.reply(policies, ".tools/crm", &catalogue().to_string());
     let names: Vec<_> = tools.iter().map(|tool| format!("crm__{tool}")).collect();
@@ -57,19 +57,19 @@ fn called(policies: &Policies, spec: Value, tools: &[&str]) -> PolicyRun {
     run
 }
 
-fn release(before: Value) -> Policies {
+fn release_policy(before: Value) -> Policies {
     cluster(&[("prod", json!({"steps": [{"name": "release", "before": before, "hitl": gate(json!({}))}]}))])
 }
 
-fn paths(run: &PolicyRun) -> Vec<&str> {
+fn call_paths(run: &PolicyRun) -> Vec<&str> {
     run.calls().into_iter().map(|call| call.path.as_str()).collect()
 }
 
 #[test]
 fn an_added_gate_is_one_entry_for_a_server_and_asks_at_each_call() {
     for kind in ["mcp", "egress"] {
-        let policies = release(json!({"kinds": [kind]}));
-        let mut run = PolicyRun::of(&policies, spec(pinned(), json!([])));
+        let policies = release_policy(json!({"kinds": [kind]}));
+        let mut run = PolicyRun::of(&policies, spec(pins_of_refund(), json!([])));
         assert_eq!(run.workflow.status.as_ref().unwrap().added_steps.len(), 1);
         run.reply(&policies, ".tools/crm", &catalogue().to_string());
         if kind == "egress" {
@@ -77,9 +77,9 @@ fn an_added_gate_is_one_entry_for_a_server_and_asks_at_each_call() {
         }
         turn(&mut run, &policies, "handle", &[("crm__refund", "{}")]);
         assert_eq!(run.asked(RELEASE).gate.name, "release-crm");
-        assert_eq!(paths(&run), [""; 0]);
+        assert_eq!(call_paths(&run), [""; 0]);
         run.decide(&policies, RELEASE, Verdict::Approve);
-        assert_eq!(paths(&run), [CALL]);
+        assert_eq!(call_paths(&run), [CALL]);
         assert!(!run.calls()[0].idempotent);
     }
 }
@@ -87,9 +87,9 @@ fn an_added_gate_is_one_entry_for_a_server_and_asks_at_each_call() {
 #[test]
 fn a_gate_is_left_out_only_for_the_reviewed_definition() {
     let except = |host: &str, tool: &str, digest: Digest| {
-        release(json!({"kinds": ["mcp"], "except": [{"host": host, "tool": tool, "definition": digest}]}))
+        release_policy(json!({"kinds": ["mcp"], "except": [{"host": host, "tool": tool, "definition": digest}]}))
     };
-    let reviewed = definition("refund");
+    let reviewed = definition_digest("refund");
     for (policies, asks) in [
         (except("crm.example", "refund", reviewed.clone()), false),
         (except("crm.example:443", "refund", reviewed.clone()), false),
@@ -97,20 +97,20 @@ fn a_gate_is_left_out_only_for_the_reviewed_definition() {
         (except("crm.example", "get_customer", reviewed.clone()), true),
         (except("crm.example", "refund", Digest::of_bytes(b"other")), true),
     ] {
-        let run = called(&policies, spec(pinned(), json!([])), &["refund"]);
+        let run = run_with_calls(&policies, spec(pins_of_refund(), json!([])), &["refund"]);
         assert_eq!(!run.asks().is_empty(), asks);
-        assert_eq!(paths(&run) == [CALL], !asks);
+        assert_eq!(call_paths(&run) == [CALL], !asks);
     }
     // The review by a policy does not replace the pin of the author.
     let policies = except("crm.example", "refund", reviewed);
-    let run = called(&policies, spec(json!({}), json!([])), &["refund"]);
+    let run = run_with_calls(&policies, spec(json!({}), json!([])), &["refund"]);
     assert!(run.record(CALL).error.as_ref().unwrap().is(FailureClass::NotAllowed));
 }
 
 #[test]
 fn a_step_has_the_gate_unless_its_pin_is_the_reviewed_definition() {
     let except = |digest: Digest| {
-        release(json!({"kinds": ["mcp"], "except": [{"host": "crm.example", "tool": "refund", "definition": digest}]}))
+        release_policy(json!({"kinds": ["mcp"], "except": [{"host": "crm.example", "tool": "refund", "definition": digest}]}))
     };
     let of_step = |more: Value| {
         let mut spec = spec(more, json!([]));
@@ -118,19 +118,19 @@ fn a_step_has_the_gate_unless_its_pin_is_the_reviewed_definition() {
         spec
     };
     for (policies, more, asks) in [
-        (release(json!({"kinds": ["mcp"]})), pinned(), true),
-        (except(Digest::of_bytes(b"other")), pinned(), true),
-        (except(definition("refund")), json!({"read": ["*"]}), true),
-        (except(definition("refund")), pinned(), false),
+        (release_policy(json!({"kinds": ["mcp"]})), pins_of_refund(), true),
+        (except(Digest::of_bytes(b"other")), pins_of_refund(), true),
+        (except(definition_digest("refund")), json!({"read": ["*"]}), true),
+        (except(definition_digest("refund")), pins_of_refund(), false),
     ] {
         let mut run = PolicyRun::of(&policies, of_step(more.clone()));
         run.reply(&policies, ".tools/crm", &catalogue().to_string());
         assert_eq!(run.asks().into_iter().any(|ask| ask.gate.path == "release-pay"), asks, "{more}");
-        assert_eq!(paths(&run) == ["pay"], !asks, "{more}");
+        assert_eq!(call_paths(&run) == ["pay"], !asks, "{more}");
     }
     // Its server has another definition now, which no gate has reviewed.
-    let policies = except(definition("refund"));
-    let mut run = PolicyRun::of(&policies, of_step(pinned()));
+    let policies = except(definition_digest("refund"));
+    let mut run = PolicyRun::of(&policies, of_step(pins_of_refund()));
     run.reply(
         &policies,
         ".tools/crm",
@@ -145,7 +145,7 @@ fn a_policys_gate_before_calls_selects_tools_by_the_servers_own_names() {
         let before = json!({"kinds": ["tool"], "calls": calls});
         let policies =
             cluster(&[("prod", json!({"steps": [{"name": "guard", "before": before, "hitl": gate(json!({}))}]}))]);
-        let run = called(&policies, spec(json!({"read": ["*"]}), json!([])), &[tool]);
+        let run = run_with_calls(&policies, spec(json!({"read": ["*"]}), json!([])), &[tool]);
         run.asks().into_iter().any(is_of_policy)
     };
     for (calls, refund, lookup) in [
@@ -170,7 +170,7 @@ fn a_forbidden_tool_of_a_server_is_refused_at_the_call_or_in_the_plan() {
     for rule in
         [json!({"serverTools": ["ref*"]}), json!({"kinds": ["mcp"], "serverTools": ["refund"], "changes": true})]
     {
-        let run = called(&never(rule), spec(pinned(), json!([])), &["refund"]);
+        let run = run_with_calls(&never(rule), spec(pins_of_refund(), json!([])), &["refund"]);
         let check = run.record("handle/.turn-1/.call-1/.check");
         assert!(check.error.as_ref().unwrap().is(FailureClass::NotAllowed), "{check:?}");
     }
@@ -191,7 +191,7 @@ fn a_server_counts_as_one_tool_when_a_gate_is_required() {
     for (server, gates, is_refused) in [
         (json!({}), json!([]), true),
         (json!({"read": ["*"], "trust": "hints"}), json!([]), true),
-        (pinned(), own(json!({"allowedTools": ["crm.refund"]})), true),
+        (pins_of_refund(), own(json!({"allowedTools": ["crm.refund"]})), true),
         (json!({}), own(json!({"allowedTools": ["crm.get_*"]})), true),
         (json!({}), own(json!({"allowedTools": ["*"]})), true),
         (json!({}), own(json!({"type": "destructiveActions"})), true),
@@ -214,8 +214,8 @@ fn the_host_of_a_server_is_checked_in_the_plan_and_before_the_call() {
     let found = errors(&hosts(json!(["other.example"])), spec(json!({}), json!([])));
     assert!(found.iter().any(|error| error.field == "spec.servers[0].url"), "{found:?}");
     // The policy changes after the run was accepted.
-    let mut run = PolicyRun::of(&none(), spec(pinned(), json!([])));
-    run.reply(&none(), ".tools/crm", &catalogue().to_string());
+    let mut run = PolicyRun::of(&no_policies(), spec(pins_of_refund(), json!([])));
+    run.reply(&no_policies(), ".tools/crm", &catalogue().to_string());
     turn(&mut run, &hosts(json!(["other.example"])), "handle", &[("crm__refund", "{}")]);
     let check = run.record("handle/.turn-1/.call-1/.check");
     assert!(check.error.as_ref().unwrap().is(FailureClass::NotAllowed));
@@ -226,14 +226,14 @@ fn addition() -> impl Strategy<Value = (usize, bool)> {
     (0_usize..8, any::<bool>())
 }
 
-fn add(spec: &mut Value, (what, flag): (usize, bool), number: usize) {
+fn apply_addition(spec: &mut Value, (what, flag): (usize, bool), number: usize) {
     let hitl = gate(json!({"approvers": [{"kind": "User", "name": "olga"}]}));
     let allowed = if flag { json!(["crm.*"]) } else { json!(["crm.refund", "crm.get_customer"]) };
     let own = |type_: &str| json!({"name": format!("own-{number}"), "type": type_, "hitl": hitl.clone()});
     match what {
         0 => spec["servers"][0]["read"] = json!(["*"]),
         1 => spec["servers"][0]["trust"] = json!("hints"),
-        2 => spec["servers"][0]["pins"] = pinned()["pins"].clone(),
+        2 => spec["servers"][0]["pins"] = pins_of_refund()["pins"].clone(),
         3 => {
             let mut gate = own("toolExecution");
             gate["allowedTools"] = allowed;
@@ -255,8 +255,8 @@ fn add(spec: &mut Value, (what, flag): (usize, bool), number: usize) {
 }
 
 /// Calls both tools and approves everything. Returns a call that ran without the policy's approvers.
-fn unasked(policies: &Policies, spec: Value, is_asked: impl Fn(&str) -> bool) -> Option<String> {
-    let mut run = called(policies, spec, &["get_customer", "refund"]);
+fn find_unasked_call(policies: &Policies, spec: Value, is_asked: impl Fn(&str) -> bool) -> Option<String> {
+    let mut run = run_with_calls(policies, spec, &["get_customer", "refund"]);
     let mut approved = std::collections::BTreeSet::new();
     for _ in 0..20 {
         for record in run.journal.records().iter().filter(|record| record.path.contains("/.call-")) {
@@ -281,7 +281,7 @@ fn unasked(policies: &Policies, spec: Value, is_asked: impl Fn(&str) -> bool) ->
 }
 
 /// Returns a policy that demands people before calls, and its calls.
-fn wants(what: usize) -> (Value, fn(&str) -> bool) {
+fn policy_with_calls(what: usize) -> (Value, fn(&str) -> bool) {
     let hitl = gate(json!({}));
     let tool = |calls: Value| json!({"steps": [{"name": "guard", "before": {"kinds": ["tool"], "calls": calls}, "hitl": hitl}]});
     match what {
@@ -302,29 +302,29 @@ proptest! {
     ) {
         println!("tried: 1 property cases");
         let mut spec = spec(json!({}), json!([]));
-        for (number, one) in additions.into_iter().enumerate() {
-            add(&mut spec, one, number);
+        for (number, addition) in additions.into_iter().enumerate() {
+            apply_addition(&mut spec, addition, number);
         }
-        prop_assume!(errors(&none(), spec.clone()).is_empty());
-        let ((one, is_asked), (two, _)) = (wants(first), wants(second));
-        prop_assert_eq!(unasked(&cluster(&[("prod", one.clone())]), spec.clone(), is_asked), None);
+        prop_assume!(errors(&no_policies(), spec.clone()).is_empty());
+        let ((one, is_asked), (two, _)) = (policy_with_calls(first), policy_with_calls(second));
+        prop_assert_eq!(find_unasked_call(&cluster(&[("prod", one.clone())]), spec.clone(), is_asked), None);
         // A further policy does not loosen the others.
-        prop_assert_eq!(unasked(&cluster(&[("prod", one), ("also", two)]), spec, is_asked), None);
+        prop_assert_eq!(find_unasked_call(&cluster(&[("prod", one), ("also", two)]), spec, is_asked), None);
     }
 }
 
 #[test]
 fn without_a_policy_the_same_calls_do_run_unasked_so_that_the_law_is_not_empty() {
     let mut spec = spec(json!({}), json!([]));
-    add(&mut spec, (0, true), 0);
-    assert!(unasked(&none(), spec, |_| true).is_some());
+    apply_addition(&mut spec, (0, true), 0);
+    assert!(find_unasked_call(&no_policies(), spec, |_| true).is_some());
 }
 
 #[test]
 fn a_reviewed_definition_is_compared_for_every_declared_effect() {
-    let reviewed = json!([{"host": "crm.example", "tool": "refund", "definition": definition("refund")}]);
-    let policies = release(json!({"kinds": ["mcp"], "except": reviewed}));
-    let mut more = pinned();
+    let reviewed = json!([{"host": "crm.example", "tool": "refund", "definition": definition_digest("refund")}]);
+    let policies = release_policy(json!({"kinds": ["mcp"], "except": reviewed}));
+    let mut more = pins_of_refund();
     more["read"] = json!(["refund"]);
     let check = |run: &PolicyRun, path: &str| {
         let call = run.calls().into_iter().find(|call| call.path == path).unwrap();
@@ -332,7 +332,7 @@ fn a_reviewed_definition_is_compared_for_every_declared_effect() {
         let crate::transition::McpRequest::Call(tool) = &mcp.request else { panic!("{mcp:?}") };
         assert_eq!((tool.is_compared, tool.reads, call.idempotent), (true, false, false), "{path}");
     };
-    check(&called(&policies, spec(more.clone(), json!([])), &["refund"]), CALL);
+    check(&run_with_calls(&policies, spec(more.clone(), json!([])), &["refund"]), CALL);
     let mut without_a_model = spec(more, json!([]));
     without_a_model["steps"] = json!([{"name": "pay", "mcp": {"server": "crm", "tool": "refund", "arguments": {}}}]);
     without_a_model["agents"] = json!([]);
@@ -347,24 +347,24 @@ fn gates_of_the_author_and_a_policy_about_a_server_tool_share_a_request() {
     let policies =
         cluster(&[("prod", json!({"steps": [{"name": "guard", "before": before, "hitl": gate(json!({}))}]}))]);
     let own = json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({}))}]);
-    let run = called(&policies, spec(json!({}), own), &["refund"]);
+    let run = run_with_calls(&policies, spec(json!({}), own), &["refund"]);
     assert!(is_of_policy(run.asked(GATE)));
 }
 
 #[test]
 fn a_policys_gate_asks_about_a_changed_definition() {
-    let reviewed = json!([{"host": "crm.example", "tool": "refund", "definition": definition("refund")}]);
+    let reviewed = json!([{"host": "crm.example", "tool": "refund", "definition": definition_digest("refund")}]);
     let other = json!({"tools": [{"name": "refund", "description": "other", "inputSchema": {"type": "object"}}]});
     let now = serde_json::from_value::<Catalogue>(other.clone()).unwrap().tool("refund").unwrap().digest();
     for (before, is_reviewed) in
         [(json!({"kinds": ["mcp"]}), false), (json!({"kinds": ["mcp"], "except": reviewed}), true)]
     {
-        let policies = release(before);
-        let mut run = called(&policies, spec(pinned(), json!([])), &["refund"]);
+        let policies = release_policy(before);
+        let mut run = run_with_calls(&policies, spec(pins_of_refund(), json!([])), &["refund"]);
         if !is_reviewed {
             run.decide(&policies, RELEASE, Verdict::Approve);
         }
-        assert_eq!(paths(&run), [CALL]);
+        assert_eq!(call_paths(&run), [CALL]);
         let changed = crate::transition::McpCall::changed("crm", "refund", Some(&now));
         let failure = crate::transition::Failure {
             class: FailureClass::ToolChanged.name().to_owned(),
@@ -380,14 +380,14 @@ fn a_policys_gate_asks_about_a_changed_definition() {
             &policies,
             vec![crate::Fact::CallFinished { path: CALL.into(), attempt: 1, result: Err(failure), at }],
         );
-        assert_eq!(paths(&run), [".tools/crm#2"]);
+        assert_eq!(call_paths(&run), [".tools/crm#2"]);
         run.reply(&policies, ".tools/crm#2", &other.to_string());
         turn(&mut run, &policies, "handle/.turn-2", &[("crm__refund", "{}")]);
         let call = "handle/.turn-2/.call-1/crm.refund";
         assert_eq!(run.asked(&format!("{call}/release-crm")).gate.name, "release-crm");
-        assert_eq!(paths(&run), [""; 0]);
+        assert_eq!(call_paths(&run), [""; 0]);
         run.decide(&policies, &format!("{call}/release-crm"), Verdict::Approve);
-        assert_eq!(paths(&run), [call]);
+        assert_eq!(call_paths(&run), [call]);
     }
 }
 
@@ -401,9 +401,9 @@ fn an_approved_call_that_a_policy_forbids_later_is_not_sent() {
         (json!({"serverTools": ["crm.refund"]}), false),
     ] {
         let never = cluster(&[("prod", json!({"tools": {"never": [rule]}}))]);
-        let mut run = called(&none(), spec(json!({}), own()), &["refund"]);
+        let mut run = run_with_calls(&no_policies(), spec(json!({}), own()), &["refund"]);
         run.decide(&never, GATE, Verdict::Approve);
-        assert_eq!(paths(&run).contains(&CALL), !is_forbidden, "{rule}: {:?}", paths(&run));
+        assert_eq!(call_paths(&run).contains(&CALL), !is_forbidden, "{rule}: {:?}", call_paths(&run));
         let error = run.record(CALL).error.as_ref();
         assert_eq!(error.is_some_and(|error| error.is(FailureClass::NotAllowed)), is_forbidden, "{rule}: {error:?}");
     }

@@ -9,10 +9,10 @@ use super::{gate::caution_rank, *};
 use crate::{FieldError, Plan, Settings, gate::subject};
 
 pub(super) fn cluster(policies: &[(&str, Value)]) -> Policies {
-    all(policies, &[])
+    policies_of(policies, &[])
 }
 
-pub(super) fn all(wide: &[(&str, Value)], own: &[(&str, Value)]) -> Policies {
+pub(super) fn policies_of(wide: &[(&str, Value)], own: &[(&str, Value)]) -> Policies {
     let wide: Vec<(&str, ClusterApprovalPolicySpec)> =
         wide.iter().map(|(name, spec)| (*name, serde_json::from_value(spec.clone()).unwrap())).collect();
     let own: Vec<(&str, ApprovalPolicySpec)> =
@@ -21,7 +21,7 @@ pub(super) fn all(wide: &[(&str, Value)], own: &[(&str, Value)]) -> Policies {
     Policies::of(&labels, wide.iter().map(|(n, s)| (*n, s)), own.iter().map(|(n, s)| (*n, s)))
 }
 
-fn written(more: Value) -> HitlStep {
+fn hitl_with(more: Value) -> HitlStep {
     let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "finance"}, {"kind": "User", "name": "alice"}]});
     for (key, value) in more.as_object().unwrap() {
         hitl[key] = value.clone();
@@ -42,26 +42,26 @@ fn merge_into(policies: &Policies, hitl: &HitlStep, requester: Requester<'_>) ->
 }
 
 /// Returns a gate under one policy named `policy` with these demands.
-fn under(gates: Value, hitl: Value) -> EffectiveGate {
-    merge_into(&cluster(&[("policy", json!({"gates": gates}))]), &written(hitl), DANA)
+fn merged_gate(gates: Value, hitl: Value) -> EffectiveGate {
+    merge_into(&cluster(&[("policy", json!({"gates": gates}))]), &hitl_with(hitl), DANA)
 }
 
 #[track_caller]
-fn demands(gate: &EffectiveGate, rule: &str) {
+fn assert_demands(gate: &EffectiveGate, rule: &str) {
     let rules: Vec<_> = gate.required_by.iter().flat_map(|by| &by.rules).collect();
     assert!(rules.iter().any(|named| named.contains(rule)), "`{rule}` is not named in {rules:?}");
     assert!(gate.contradictions.is_empty(), "{:?}", gate.contradictions);
 }
 
 #[track_caller]
-fn contradicts(gate: &EffectiveGate, words: &str) {
+fn assert_contradicts(gate: &EffectiveGate, words: &str) {
     let found: Vec<_> = gate.contradictions.iter().map(|c| &c.message).collect();
     assert!(found.iter().any(|message| message.contains(words)), "no contradiction with `{words}` in {found:#?}");
 }
 
 #[test]
 fn a_gate_is_unchanged_without_policies() {
-    let hitl = written(json!({"timeout": {"after": "1h", "action": "Approve"}}));
+    let hitl = hitl_with(json!({"timeout": {"after": "1h", "action": "Approve"}}));
     let gate = merge_into(&Policies::default(), &hitl, DANA);
     assert_eq!(gate.hitl, hitl);
     assert_eq!(gate.allowed, subject::verdicts_of_gate(&hitl, &subject::GateSubject::Step(Some(0))));
@@ -70,11 +70,11 @@ fn a_gate_is_unchanged_without_policies() {
 
 #[test]
 fn deciders_of_a_policy_are_an_additional_quorum() {
-    let gate = under(
+    let gate = merged_gate(
         json!({"deciders": {"approvers": [{"kind": "Group", "name": "security"}], "excludeRequester": true}}),
         json!({}),
     );
-    demands(&gate, "1 person out of group security must agree too, without the requester");
+    assert_demands(&gate, "1 person out of group security must agree too, without the requester");
     let [quorum] = gate.policy_quorums.as_slice() else { panic!("{:?}", gate.policy_quorums) };
     assert_eq!(quorum.source, "ClusterApprovalPolicy policy");
     assert_eq!(quorum.exclude_requester, Some(true));
@@ -83,32 +83,32 @@ fn deciders_of_a_policy_are_an_additional_quorum() {
 
 #[test]
 fn each_requirement_tightens_its_field_and_is_named() {
-    let gate = under(json!({"minThreshold": 2}), json!({}));
-    demands(&gate, "at least 2 people");
+    let gate = merged_gate(json!({"minThreshold": 2}), json!({}));
+    assert_demands(&gate, "at least 2 people");
     assert_eq!(gate.hitl.threshold, Some(2));
-    assert_eq!(under(json!({"minThreshold": 2}), json!({"threshold": 3})).hitl.threshold, Some(3));
+    assert_eq!(merged_gate(json!({"minThreshold": 2}), json!({"threshold": 3})).hitl.threshold, Some(3));
 
-    let gate = under(json!({"requiredFrom": [{"group": "finance", "min": 1}]}), json!({}));
-    demands(&gate, "1 of group finance");
+    let gate = merged_gate(json!({"requiredFrom": [{"group": "finance", "min": 1}]}), json!({}));
+    assert_demands(&gate, "1 of group finance");
     assert_eq!(gate.hitl.required_from.len(), 1);
     let more = json!({"requiredFrom": [{"group": "finance", "min": 2}]});
-    assert_eq!(under(json!({"requiredFrom": [{"group": "finance", "min": 1}]}), more).hitl.required_from[0].min, 2);
+    assert_eq!(merged_gate(json!({"requiredFrom": [{"group": "finance", "min": 1}]}), more).hitl.required_from[0].min, 2);
 
-    let gate = under(json!({"excludeRequester": true}), json!({"excludeRequester": false}));
-    demands(&gate, "the requester does not decide");
+    let gate = merged_gate(json!({"excludeRequester": true}), json!({"excludeRequester": false}));
+    assert_demands(&gate, "the requester does not decide");
     assert_eq!(gate.hitl.exclude_requester, Some(true));
 
-    let gate = under(
+    let gate = merged_gate(
         json!({"maxTimeout": "2h"}),
         json!({"timeout": {"after": "9h", "action": "Escalate",
         "escalation": [{"after": "8h", "to": [{"kind": "User", "name": "olga"}]}, {"to": [{"kind": "User", "name": "otto"}]}]}}),
     );
-    demands(&gate, "people have at most 2h (the gate gives 9h)");
+    assert_demands(&gate, "people have at most 2h (the gate gives 9h)");
     let timeout = gate.hitl.timeout.unwrap();
     assert_eq!(timeout.after.unwrap().to_string(), "2h");
     let levels: Vec<_> = timeout.escalation.iter().map(|l| l.after.map(|after| after.to_string())).collect();
     assert_eq!(levels, [Some("2h".to_owned()), None]);
-    let usual = under(json!({"maxTimeout": "2h"}), json!({}));
+    let usual = merged_gate(json!({"maxTimeout": "2h"}), json!({}));
     assert_eq!(usual.hitl.timeout.unwrap().after.unwrap().to_string(), "2h", "the operator's default is cut too");
 }
 
@@ -120,19 +120,19 @@ fn the_shortest_age_of_votes_of_all_policies_applies_and_each_is_named() {
         ("b", rules(json!({"maxVoteAge": "90m", "maxTimeout": "3h"}))),
         ("c", rules(json!({"maxVoteAge": "2h"}))),
     ]);
-    let gate = merge_into(&policies, &written(json!({})), DANA);
+    let gate = merge_into(&policies, &hitl_with(json!({})), DANA);
     assert_eq!(gate.max_vote_age.map(|age| age.to_string()), Some("1h30m".to_owned()));
     for rule in ["votes count together for 4h", "votes count together for 1h30m", "votes count together for 2h"] {
         let named = gate.required_by.iter().flat_map(|by| &by.rules).any(|said| said.contains(rule));
         assert!(named, "{rule}: {:?}", gate.required_by);
     }
-    assert_eq!(under(json!({"minThreshold": 1}), json!({})).max_vote_age, None);
+    assert_eq!(merged_gate(json!({"minThreshold": 1}), json!({})).max_vote_age, None);
 }
 
 #[test]
 fn verdicts_are_intersected_and_reject_and_abort_stay() {
-    let gate = under(json!({"allowedVerdicts": ["Approve", "Escalate"]}), json!({}));
-    demands(&gate, "nothing but Approve, Escalate");
+    let gate = merged_gate(json!({"allowedVerdicts": ["Approve", "Escalate"]}), json!({}));
+    assert_demands(&gate, "nothing but Approve, Escalate");
     assert_eq!(gate.allowed, [Verdict::Approve, Verdict::Reject, Verdict::Abort]);
     assert_eq!(gate.form, None, "nobody may respond, so nothing is to be filled in");
 }
@@ -140,7 +140,7 @@ fn verdicts_are_intersected_and_reject_and_abort_stay() {
 #[test]
 fn a_forbidden_timeout_action_becomes_the_next_more_cautious_one() {
     let action = |policy: Value, own: Value| {
-        let gate = under(json!({"timeoutActions": policy}), json!({"timeout": own}));
+        let gate = merged_gate(json!({"timeoutActions": policy}), json!({"timeout": own}));
         (gate.hitl.timeout.and_then(|t| t.action), gate.contradictions.len())
     };
     let approve = json!({"action": "Approve"});
@@ -155,13 +155,13 @@ fn a_forbidden_timeout_action_becomes_the_next_more_cautious_one() {
     // A policy of the namespace cannot loosen one of the cluster.
     assert_eq!(action(json!(["Approve", "Skip"]), json!({"action": "Reject"})), (Some(TimeoutAction::Reject), 1));
     assert_eq!(action(json!(["Abort"]), json!({})), (Some(TimeoutAction::Abort), 0));
-    let gate = under(json!({"timeoutActions": ["Reject"]}), json!({"timeout": {"action": "Approve"}}));
-    demands(&gate, "a timeout does nothing but Reject (the gate says Approve)");
+    let gate = merged_gate(json!({"timeoutActions": ["Reject"]}), json!({"timeout": {"action": "Approve"}}));
+    assert_demands(&gate, "a timeout does nothing but Reject (the gate says Approve)");
 }
 
 #[test]
 fn a_default_answer_is_given_only_when_respond_is_allowed() {
-    let gate = under(
+    let gate = merged_gate(
         json!({"allowedVerdicts": ["Approve"]}),
         json!({"allowedVerdicts": ["Approve", "Respond", "Reject"], "timeout": {"action": "Default", "default": "yes"}}),
     );
@@ -171,35 +171,35 @@ fn a_default_answer_is_given_only_when_respond_is_allowed() {
 
 #[test]
 fn several_people_do_not_answer_in_free_text() {
-    let gate = under(json!({"minThreshold": 2}), json!({}));
+    let gate = merged_gate(json!({"minThreshold": 2}), json!({}));
     assert!(!gate.allowed.contains(&Verdict::Respond), "by default it is left out");
-    let gate = under(json!({"minThreshold": 2}), json!({"allowedVerdicts": ["Approve", "Respond"]}));
-    contradicts(&gate, "ClusterApprovalPolicy policy requires several people, and Respond with free text");
+    let gate = merged_gate(json!({"minThreshold": 2}), json!({"allowedVerdicts": ["Approve", "Respond"]}));
+    assert_contradicts(&gate, "ClusterApprovalPolicy policy requires several people, and Respond with free text");
 }
 
 #[test]
 fn an_unreachable_requirement_names_the_policy_and_the_remedy() {
     let named = json!({"approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "dana"}]});
-    contradicts(
-        &under(json!({"minThreshold": 3}), named.clone()),
+    assert_contradicts(
+        &merged_gate(json!({"minThreshold": 3}), named.clone()),
         "2 of the listed approvers can decide: list more people",
     );
-    contradicts(&under(json!({"minThreshold": 2, "excludeRequester": true}), named), "1 of the listed approvers");
-    contradicts(
-        &under(json!({"requiredFrom": [{"group": "legal", "min": 1}]}), json!({})),
+    assert_contradicts(&merged_gate(json!({"minThreshold": 2, "excludeRequester": true}), named), "1 of the listed approvers");
+    assert_contradicts(
+        &merged_gate(json!({"requiredFrom": [{"group": "legal", "min": 1}]}), json!({})),
         "group legal, which is not among",
     );
-    contradicts(
-        &under(json!({"allowedVerdicts": ["Skip"]}), json!({"allowedVerdicts": ["Approve", "Reject"]})),
+    assert_contradicts(
+        &merged_gate(json!({"allowedVerdicts": ["Skip"]}), json!({"allowedVerdicts": ["Approve", "Reject"]})),
         "no verdict is left with which the run could continue",
     );
     let own = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true}});
-    contradicts(&under(own, json!({})), "requires 1 person of its own quorum, and only 0 of the approvers");
+    assert_contradicts(&merged_gate(own, json!({})), "requires 1 person of its own quorum, and only 0 of the approvers");
     // People whom the gate's own quorum excludes cannot vote at all.
     let dana = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}]}});
-    assert!(under(dana.clone(), json!({})).contradictions.is_empty());
-    contradicts(
-        &under(dana, json!({"excludeRequester": true})),
+    assert!(merged_gate(dana.clone(), json!({})).contradictions.is_empty());
+    assert_contradicts(
+        &merged_gate(dana, json!({"excludeRequester": true})),
         "and only 0 of the approvers that it lists can decide",
     );
 }
@@ -208,10 +208,10 @@ fn an_unreachable_requirement_names_the_policy_and_the_remedy() {
 fn a_service_account_as_requester_cannot_be_excluded() {
     let policies = cluster(&[("policy", json!({"gates": {"excludeRequester": true}}))]);
     let machine = Requester { by: "system:serviceaccount:ci:bot", on_behalf_of: None, earlier: &[] };
-    let gate = merge_into(&policies, &written(json!({})), machine);
+    let gate = merge_into(&policies, &hitl_with(json!({})), machine);
     assert_eq!(gate.contradictions[0].reason, "RequesterIsMachine");
     let for_erin = Requester { on_behalf_of: Some("erin"), ..machine };
-    assert!(merge_into(&policies, &written(json!({})), for_erin).contradictions.is_empty());
+    assert!(merge_into(&policies, &hitl_with(json!({})), for_erin).contradictions.is_empty());
 }
 
 #[test]
@@ -219,33 +219,33 @@ fn requirements_beyond_the_limits_of_a_request_are_a_contradiction() {
     let deciders = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "security"}]}}});
     let names: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
     let policies: Vec<_> = names.iter().map(|name| (name.as_str(), deciders.clone())).collect();
-    contradicts(&merge_into(&cluster(&policies), &written(json!({})), DANA), "at most 8 quorums besides its own");
-    assert!(merge_into(&cluster(&policies[..8]), &written(json!({})), DANA).contradictions.is_empty());
+    assert_contradicts(&merge_into(&cluster(&policies), &hitl_with(json!({})), DANA), "at most 8 quorums besides its own");
+    assert!(merge_into(&cluster(&policies[..8]), &hitl_with(json!({})), DANA).contradictions.is_empty());
 }
 
 #[test]
 fn identities_limit_who_counts_and_two_different_lists_are_a_contradiction() {
     let rules = json!([{"pattern": "oidc:(.+)", "person": "$1"}, {"pattern": "alice", "person": "alice"}]);
     let one = ("one", json!({"identities": rules}));
-    let gate = merge_into(&cluster(std::slice::from_ref(&one)), &written(json!({})), DANA);
-    demands(&gate, "only people whom its identities name count, each once");
+    let gate = merge_into(&cluster(std::slice::from_ref(&one)), &hitl_with(json!({})), DANA);
+    assert_demands(&gate, "only people whom its identities name count, each once");
     assert_eq!(gate.persons.len(), 2);
-    let two_names = written(json!({"threshold": 2,
+    let two_names = hitl_with(json!({"threshold": 2,
         "approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "oidc:alice"}]}));
-    contradicts(
+    assert_contradicts(
         &merge_into(&cluster(std::slice::from_ref(&one)), &two_names, DANA),
         "requires 2 people here, and only 1 of the listed",
     );
-    let unknown = written(json!({"approvers": [{"kind": "User", "name": "bob"}]}));
-    contradicts(&merge_into(&cluster(std::slice::from_ref(&one)), &unknown, DANA), "and only 0 of the listed");
+    let unknown = hitl_with(json!({"approvers": [{"kind": "User", "name": "bob"}]}));
+    assert_contradicts(&merge_into(&cluster(std::slice::from_ref(&one)), &unknown, DANA), "and only 0 of the listed");
     let two = ("two", json!({"identities": [{"pattern": "bob", "person": "bob"}]}));
-    contradicts(&merge_into(&cluster(&[one.clone(), two]), &written(json!({})), DANA), "put all of them into one");
-    assert!(merge_into(&cluster(&[one.clone(), ("same", one.1)]), &written(json!({})), DANA).contradictions.is_empty());
+    assert_contradicts(&merge_into(&cluster(&[one.clone(), two]), &hitl_with(json!({})), DANA), "put all of them into one");
+    assert!(merge_into(&cluster(&[one.clone(), ("same", one.1)]), &hitl_with(json!({})), DANA).contradictions.is_empty());
 }
 
 #[test]
 fn matching_policies_of_the_cluster_come_first() {
-    let policies = all(
+    let policies = policies_of(
         &[
             ("zeta", json!({"gates": {"minThreshold": 2}})),
             (
@@ -259,7 +259,7 @@ fn matching_policies_of_the_cluster_come_first() {
         ],
         &[("beta", json!({"gates": {"minThreshold": 3}}))],
     );
-    let gate = merge_into(&policies, &written(json!({})), DANA);
+    let gate = merge_into(&policies, &hitl_with(json!({})), DANA);
     let sources: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
     assert_eq!(sources, ["ClusterApprovalPolicy alpha", "ClusterApprovalPolicy zeta", "ApprovalPolicy beta"]);
     assert_eq!(gate.hitl.threshold, Some(3));
@@ -267,7 +267,7 @@ fn matching_policies_of_the_cluster_come_first() {
 
 #[test]
 fn hosts_and_secrets_must_be_allowed_by_every_policy() {
-    let policies = all(
+    let policies = policies_of(
         &[("prod", json!({"allowedHosts": ["*.example.com", "10.0.0.1:8080"], "allowedSecrets": ["models-*", "key"]}))],
         &[("strict", json!({"allowedHosts": ["api.example.com", "10.0.0.1"]}))],
     );
@@ -400,7 +400,7 @@ fn policy() -> impl Strategy<Value = Value> {
         })
 }
 
-fn at_least_as_strict(strict: &EffectiveGate, lax: &EffectiveGate) -> bool {
+fn is_at_least_as_strict(strict: &EffectiveGate, lax: &EffectiveGate) -> bool {
     let after = |gate: &EffectiveGate| {
         gate.hitl
             .timeout
@@ -432,7 +432,7 @@ proptest! {
         threshold in 1..3_i32,
     ) {
         println!("tried: 1 property cases");
-        let hitl = written(json!({"threshold": threshold, "timeout": {"action": own, "after": "20h"},
+        let hitl = hitl_with(json!({"threshold": threshold, "timeout": {"action": own, "after": "20h"},
             "form": {"questions": [{"id": "answer", "options": [{"id": "yes"}], "default": "yes"}]}}));
         let named = |order: &[usize]| {
             let names = ["p0", "p1", "p2"];
@@ -446,9 +446,9 @@ proptest! {
         prop_assert_eq!(&one.allowed, &other.allowed);
         prop_assert_eq!(one.policy_quorums.len(), other.policy_quorums.len());
         prop_assert_eq!(one.contradictions.is_empty(), other.contradictions.is_empty());
-        prop_assert!(at_least_as_strict(&one, &merge_into(&Policies::default(), &hitl, DANA)));
+        prop_assert!(is_at_least_as_strict(&one, &merge_into(&Policies::default(), &hitl, DANA)));
         for fewer in 1..policies.len() {
-            prop_assert!(at_least_as_strict(&one, &named(&forwards[..fewer])), "{one:?}");
+            prop_assert!(is_at_least_as_strict(&one, &named(&forwards[..fewer])), "{one:?}");
         }
     }
 }

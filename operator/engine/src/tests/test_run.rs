@@ -71,11 +71,11 @@ impl TestRun {
     }
 
     pub(crate) fn of(spec: Value) -> Self {
-        Self::under(spec, Control::default())
+        Self::with_control(spec, Control::default())
     }
 
     /// Begins a run with these switches and limits.
-    pub(crate) fn under(spec: Value, control: Control) -> Self {
+    pub(crate) fn with_control(spec: Value, control: Control) -> Self {
         let plan = Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default())
             .unwrap_or_else(|why| panic!("{why:?}"));
         let now = Now::new(start(), "epoch");
@@ -107,7 +107,7 @@ impl TestRun {
         &self.transition
     }
 
-    pub(crate) fn later(&mut self, seconds: u64) -> &Transition {
+    pub(crate) fn wait(&mut self, seconds: u64) -> &Transition {
         self.clock = self.clock.after(Duration::from_secs(seconds));
         self.take(Vec::new())
     }
@@ -190,8 +190,8 @@ impl TestRun {
         }
     }
 
-    /// Finishes a container.
-    pub(crate) fn exited(&mut self, path: &str, attempt: i32, code: i32, message: &str, log: &str) -> &Transition {
+    /// Finishes a container with an exit code. A code other than 0 is a failure that can be retried.
+    pub(crate) fn finish_container(&mut self, path: &str, attempt: i32, code: i32, message: &str, log: &str) -> &Transition {
         let facts = BTreeMap::from([("exitCode".to_owned(), code.to_string())]);
         let log = Some(log.to_owned());
         let result = if code == 0 {
@@ -257,9 +257,9 @@ impl TestRun {
         self.decide(path, Outcome { guidance: Some(guidance.into()), ..decided(Verdict::Defer) })
     }
 
-    /// Returns the result of a run that succeeded.
+    /// Returns the result of the run. Panics if the run has not succeeded.
     #[track_caller]
-    pub(crate) fn succeeded(&self) -> &str {
+    pub(crate) fn expect_success(&self) -> &str {
         match &self.transition.end {
             Some(End::Succeeded(text)) => text,
             other => panic!("{other:?}, {:?} open, {:?} called", self.open(), self.calls()),
@@ -267,7 +267,7 @@ impl TestRun {
     }
 
     #[track_caller]
-    pub(crate) fn failed(&self) -> &str {
+    pub(crate) fn expect_failure(&self) -> &str {
         match &self.transition.end {
             Some(End::Failed(why)) => why,
             other => panic!("{other:?}"),
@@ -275,7 +275,7 @@ impl TestRun {
     }
 
     #[track_caller]
-    pub(crate) fn rejected(&self) -> &str {
+    pub(crate) fn expect_rejection(&self) -> &str {
         match &self.transition.end {
             Some(End::Rejected(why)) => why,
             other => panic!("{other:?}"),

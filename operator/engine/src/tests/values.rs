@@ -18,7 +18,7 @@ fn set(name: &str, value: &str) -> Value {
 /// Returns a run whose values have this limit, in bytes.
 fn run_with_limit(of_run: u64, steps: Value) -> TestRun {
     let values = ValueLimits { of_run, ..ValueLimits::default() };
-    TestRun::under(chain_of(steps), Control { values, ..Control::default() })
+    TestRun::with_control(chain_of(steps), Control { values, ..Control::default() })
 }
 
 fn bytes_of(run: &TestRun) -> Option<i64> {
@@ -46,7 +46,7 @@ fn a_value_above_the_limit_of_the_run_fails_its_step_with_a_remedy() {
     for expected in ["10000 bytes", "the maximum is 6000", "--max-value-bytes-per-workflow"] {
         assert!(error.message.contains(expected), "{expected} in {}", error.message);
     }
-    assert!(run.failed().contains("two"), "{}", run.failed());
+    assert!(run.expect_failure().contains("two"), "{}", run.expect_failure());
     assert_eq!(bytes_of(&run), Some(5000), "what was refused is not stored");
 }
 
@@ -54,7 +54,7 @@ fn a_value_above_the_limit_of_the_run_fails_its_step_with_a_remedy() {
 fn a_value_above_the_rest_of_the_namespace_fails_its_step() {
     let values = ValueLimits { left_in_namespace: 4000, ..ValueLimits::default() };
     let run =
-        TestRun::under(chain_of(json!([set("one", &"x".repeat(5000))])), Control { values, ..Control::default() });
+        TestRun::with_control(chain_of(json!([set("one", &"x".repeat(5000))])), Control { values, ..Control::default() });
     let message = run.record("one").error.clone().unwrap().message;
     for expected in ["5000 bytes", "leave 4000", "delete Workflows", "--max-value-bytes-per-namespace"] {
         assert!(message.contains(expected), "{expected} in {message}");
@@ -77,8 +77,8 @@ fn outputs_above_the_limit_fail_the_run() {
     let mut spec = chain_of(json!([set("one", &"x".repeat(900))]));
     spec["outputs"] = json!({"from": "{% for n in range(6) %}{{ steps.one.response }}{{ n }}{% endfor %}"});
     let values = ValueLimits { of_run: 5000, ..ValueLimits::default() };
-    let run = TestRun::under(spec, Control { values, ..Control::default() });
-    let why = run.failed();
+    let run = TestRun::with_control(spec, Control { values, ..Control::default() });
+    let why = run.expect_failure();
     assert!(why.contains("outputs") && why.contains("the maximum is 5000"), "{why}");
     assert_eq!(bytes_of(&run), None);
 }

@@ -45,7 +45,7 @@ fn assert_stop_changes_nothing(run: &mut TestRun) {
 
 #[track_caller]
 fn assert_costs_too_much(run: &mut TestRun) {
-    assert!(run.failed().contains("it took too long"), "{}", run.failed());
+    assert!(run.expect_failure().contains("it took too long"), "{}", run.expect_failure());
     assert_eq!(run.record("rate/.answer").phase, StepPhase::Failed);
     assert_stop_changes_nothing(run);
 }
@@ -57,7 +57,7 @@ fn a_stopped_replay_does_not_fail_an_answer_that_the_next_step_uses() {
     assert_eq!(run.open(), ["review"]);
     assert_stop_changes_nothing(&mut run);
     run.approve("review");
-    assert_eq!(run.succeeded(), "approved");
+    assert_eq!(run.expect_success(), "approved");
     assert_stop_changes_nothing(&mut run);
 }
 

@@ -16,14 +16,14 @@ fn steps_run_one_after_the_other_in_order() {
 fn a_step_is_found_by_position_and_by_name() {
     let template = "{{ steps[0].name }} {{ steps[0].type }} {{ steps.first.response }} {{ steps[-1].response }}";
     let run = TestRun::new(json!([set("first", "one"), set("second", "two"), set("say", template)]));
-    assert_eq!(run.succeeded(), "first set one two");
+    assert_eq!(run.expect_success(), "first set one two");
 }
 
 #[test]
 fn the_result_is_the_last_response_of_a_step_or_a_person() {
     let mut run = TestRun::new(json!([set("first", "one"), hitl("ask", json!({"reviews": "first"}))]));
     run.respond("ask", "two");
-    assert_eq!(run.succeeded(), "two");
+    assert_eq!(run.expect_success(), "two");
 }
 
 #[test]
@@ -31,5 +31,5 @@ fn the_decision_of_a_gate_can_be_read_by_its_name() {
     let say = "{{ steps.ask.decision }} {{ steps.ask.decidedBy | join(',') }}";
     let mut run = TestRun::of(chain_of(json!([set("first", "one"), hitl("ask", json!({})), set("say", say)])));
     run.approve("ask");
-    assert_eq!(run.succeeded(), "approved alice");
+    assert_eq!(run.expect_success(), "approved alice");
 }

@@ -57,7 +57,7 @@ fn a_step_whose_condition_cannot_be_evaluated_fails_and_sends_nothing() {
         }
         assert_eq!(run.calls(), Vec::<String>::new(), "{answer}");
         assert!(has_failed_condition(run.record("pay")), "{answer}: {:?}", run.record("pay"));
-        assert!(run.failed().contains("step pay: ") && run.failed().contains("skipIf"), "{}", run.failed());
+        assert!(run.expect_failure().contains("step pay: ") && run.expect_failure().contains("skipIf"), "{}", run.expect_failure());
     }
     assert_eq!(run_with_answer(r#"{"status": "paid"}"#, pay(json!({})), json!([])).calls(), ["pay@1"]);
     let refunded = run_with_answer(r#"{"status": "refunded"}"#, pay(json!({})), json!([]));
@@ -113,7 +113,7 @@ fn people_can_skip_but_not_run_a_step_whose_condition_failed() {
     assert!(run.calls().is_empty() && matches!(run.transition.end, Some(End::Succeeded(_))));
     let mut run = run_with_answer("no JSON", pay(json!({})), error_gates(json!({})));
     run.decide("pay/.error", decided(Verdict::Reject));
-    run.failed();
+    run.expect_failure();
     // For another failure of the same step the gate allows the verdicts that its author lists.
     let mut run = run_with_answer(r#"{"status": "paid"}"#, pay(json!({})), error_gates(json!({})));
     run.fail("pay", 1, false, false);
@@ -212,7 +212,7 @@ fn an_edge_that_cannot_be_evaluated_fails_the_run_and_names_both_ends() {
         of_pattern(json!({"pattern": {"graph": {"edges": edges}}, "steps": nodes}))
     };
     let run = TestRun::of(spec("no JSON"));
-    assert!(run.failed().starts_with("edge from look to archive: "), "{}", run.failed());
+    assert!(run.expect_failure().starts_with("edge from look to archive: "), "{}", run.expect_failure());
     assert_eq!(run.record("look/.next").error.as_ref().unwrap().class, "Condition");
 }
 
@@ -225,7 +225,7 @@ fn an_artifact_whose_condition_cannot_be_evaluated_is_left_out_and_named() {
     ]});
     let mut run = TestRun::of(spec.clone());
     run.reply("draft", 1, "Dear all");
-    assert_eq!(run.succeeded(), "Dear all");
+    assert_eq!(run.expect_success(), "Dear all");
     assert_eq!(run.transition.artifacts, [("letter.md".to_owned(), "Dear all".to_owned())]);
     let workflow = crate::tests::test_run::workflow(spec);
     let status = crate::status::after(&workflow, &run.plan, &run.transition, false, run.clock);

@@ -53,7 +53,7 @@ fn open_gates_block_only_their_descendants() {
     assert_eq!(run.response("after-right"), "R");
     assert_eq!(run.open(), ["left"]);
     run.respond("left", "L");
-    assert_eq!(run.succeeded(), "L+R");
+    assert_eq!(run.expect_success(), "L+R");
 }
 
 #[test]
@@ -106,16 +106,16 @@ fn a_task_can_refer_only_to_tasks_that_it_waits_for() {
 #[test]
 fn the_result_is_that_of_the_last_declared_sink() {
     let run = TestRun::of(dag_spec(json!([with_dependencies(set("end", "end"), &["begin"]), set("begin", "begin")])));
-    assert_eq!(run.succeeded(), "end");
+    assert_eq!(run.expect_success(), "end");
     let run = TestRun::of(dag_spec(json!([set("one", "1"), set("two", "2")])));
-    assert_eq!(run.succeeded(), "2");
+    assert_eq!(run.expect_success(), "2");
 }
 
 #[test]
 fn outputs_can_combine_the_responses_of_tasks() {
     let mut spec = dag_spec(json!([set("one", "1"), set("two", "2")]));
     spec["outputs"] = json!({"from": "{{ steps.one.response }}{{ steps.two.response }}"});
-    assert_eq!(TestRun::of(spec).succeeded(), "12");
+    assert_eq!(TestRun::of(spec).expect_success(), "12");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn defer_repeats_the_reviewed_task_and_all_tasks_up_to_the_gate() {
     run.reply("polish#2", 1, "p2");
     assert_eq!(run.open(), ["review#2"]);
     run.approve("review#2");
-    assert_eq!(run.succeeded(), "p2");
+    assert_eq!(run.expect_success(), "p2");
 }
 
 #[test]
@@ -158,14 +158,14 @@ fn a_failed_task_ends_the_run_at_once_or_after_the_other_tasks() {
     let tasks = json!([agent("one", "a", "1"), agent("two", "a", "2")]);
     let mut run = TestRun::of(dag_spec(tasks.clone()));
     run.fail("one", 1, false, false);
-    assert!(run.failed().contains("step one: 503"));
+    assert!(run.expect_failure().contains("step one: 503"));
     let mut spec = dag_spec(tasks);
     spec["pattern"]["dag"]["failFast"] = json!(false);
     let mut run = TestRun::of(spec);
     run.fail("one", 1, false, false);
     assert_eq!(run.transition.end, None);
     run.reply("two", 1, "x");
-    assert!(run.failed().contains("step one: 503"));
+    assert!(run.expect_failure().contains("step one: 503"));
 }
 
 #[test]
@@ -195,6 +195,6 @@ fn an_agent_receives_only_the_feedback_of_gates_that_it_waits_for() {
 fn a_reject_ends_the_run_and_cancels_the_other_gates() {
     let mut run = TestRun::of(dag_spec(json!([hitl("one", json!({})), hitl("two", json!({}))])));
     run.decide("two", decided(Verdict::Reject));
-    run.rejected();
+    run.expect_rejection();
     assert!(run.open().is_empty());
 }

@@ -35,7 +35,7 @@ fn a_draft_of_the_producer_with_a_sufficient_score_is_accepted() {
     run.reply(".producer", 1, "tea!");
     assert!(run.prompt_at(".evaluator").starts_with("judge tea! (1)"));
     judge(&mut run, ".evaluator", 80);
-    assert_eq!(run.succeeded(), "tea!");
+    assert_eq!(run.expect_success(), "tea!");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_draft_below_the_minimum_score_is_revised_and_judged_again() {
     run.reply(".reviser", 1, "d2");
     assert!(run.prompt_at(".evaluator#2").starts_with("judge d2 (2)"));
     judge(&mut run, ".evaluator#2", 90);
-    assert_eq!(run.succeeded(), "d2");
+    assert_eq!(run.expect_success(), "d2");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_malformed_evaluation_is_requested_again_once() {
     run.reply(".evaluator", 1, "great");
     assert_eq!(run.calls(), [".evaluator/.ask-2@1"]);
     run.reply(".evaluator/.ask-2", 1, r#"{"score": 101}"#);
-    assert!(run.failed().contains("0 to 100"), "{}", run.failed());
+    assert!(run.expect_failure().contains("0 to 100"), "{}", run.expect_failure());
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn the_run_fails_after_max_iterations_without_acceptance() {
     judge(&mut run, ".evaluator#2", 20);
     run.reply(".reviser#2", 1, "d3");
     judge(&mut run, ".evaluator#3", 30);
-    assert!(run.failed().contains("3 were judged"), "{}", run.failed());
+    assert!(run.expect_failure().contains("3 were judged"), "{}", run.expect_failure());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn accept_best_accepts_the_draft_with_the_highest_score() {
     judge(&mut run, ".evaluator", 50);
     run.reply(".reviser", 1, "d2");
     judge(&mut run, ".evaluator#2", 20);
-    assert_eq!(run.succeeded(), "d1");
+    assert_eq!(run.expect_success(), "d1");
 }
 
 fn run_at_review() -> TestRun {
@@ -108,7 +108,7 @@ fn approve_at_the_review_gate_accepts_the_current_draft() {
     assert_eq!(request.context.as_deref(), Some("1 d1 10 1"));
     assert_eq!(request.reviews.as_ref().unwrap().response, "d1");
     run.approve(".review");
-    assert_eq!(run.succeeded(), "d1");
+    assert_eq!(run.expect_success(), "d1");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_review_gate_with_a_false_condition_approves_no_draft() {
     judge(&mut run, ".evaluator#2", 60);
     assert_eq!(run.open(), [".review#2"]);
     run.approve(".review#2");
-    assert_eq!(run.succeeded(), "d2");
+    assert_eq!(run.expect_success(), "d2");
 }
 
 #[test]
@@ -150,14 +150,14 @@ fn a_modified_draft_is_evaluated_next_and_counts_as_an_iteration() {
     run.modify(".review", json!({"draft": "mine"}));
     assert!(run.prompt_at(".evaluator#2").starts_with("judge mine (2)"));
     judge(&mut run, ".evaluator#2", 99);
-    assert_eq!(run.succeeded(), "mine");
+    assert_eq!(run.expect_success(), "mine");
 }
 
 #[test]
 fn reject_ends_the_run_and_so_does_abort() {
     let mut run = run_at_review();
     run.decide(".review", decided(Verdict::Reject));
-    run.rejected();
+    run.expect_rejection();
     let mut run = run_at_review();
     run.decide(".review", decided(Verdict::Abort));
     assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
@@ -177,7 +177,7 @@ fn max_iterations_limits_the_drafts_that_people_request() {
             run.reply(&path_of_visit(".reviser", visit), 1, "d");
         }
     }
-    assert!(run.failed().contains("6 were judged"), "{}", run.failed());
+    assert!(run.expect_failure().contains("6 were judged"), "{}", run.expect_failure());
 }
 
 #[test]
@@ -190,5 +190,5 @@ fn each_iteration_has_its_own_request_and_counts() {
     run.decide(".review#2", decided(Verdict::Retry));
     run.reply(".reviser#2", 1, "d3");
     judge(&mut run, ".evaluator#3", 20);
-    assert!(run.failed().contains("3 were judged"));
+    assert!(run.expect_failure().contains("3 were judged"));
 }

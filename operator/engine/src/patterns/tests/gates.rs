@@ -31,28 +31,28 @@ mod final_response {
     fn approve_releases_the_response() {
         let mut run = run_at_final_gate();
         run.approve(".final");
-        assert_eq!(run.succeeded(), "Dear all");
+        assert_eq!(run.expect_success(), "Dear all");
     }
 
     #[test]
     fn reject_withholds_the_response() {
         let mut run = run_at_final_gate();
         run.decide(".final", decided(Verdict::Reject));
-        run.rejected();
+        run.expect_rejection();
     }
 
     #[test]
     fn modify_publishes_the_edited_text() {
         let mut run = run_at_final_gate();
         run.modify(".final", json!({"response": "Dear friends"}));
-        assert_eq!(run.succeeded(), "Dear friends");
+        assert_eq!(run.expect_success(), "Dear friends");
     }
 
     #[test]
     fn respond_replaces_the_response_only_if_allowed() {
         let mut run = run_at_final_gate();
         run.respond(".final", "Hello");
-        assert_eq!(run.succeeded(), "Hello");
+        assert_eq!(run.expect_success(), "Hello");
         let mut spec = chain_of(json!([{"name": "s", "set": {"value": "x"}}]));
         spec["gates"] = json!([{"name": "human", "type": "finalResponse", "hitl": gate(json!({}))}]);
         let run = TestRun::of(spec);
@@ -67,7 +67,7 @@ mod final_response {
         run.reply(".revision", 1, "Dearest");
         assert_eq!(run.open(), [".final#2"]);
         run.approve(".final#2");
-        assert_eq!(run.succeeded(), "Dearest");
+        assert_eq!(run.expect_success(), "Dearest");
     }
 
     #[test]
@@ -76,14 +76,14 @@ mod final_response {
         run.decide(".final", decided(Verdict::Retry));
         run.reply(".revision", 1, "Dear you");
         run.approve(".final#2");
-        assert_eq!(run.succeeded(), "Dear you");
+        assert_eq!(run.expect_success(), "Dear you");
     }
 
     #[test]
     fn skip_ends_without_publishing() {
         let mut run = run_at_final_gate();
         run.decide(".final", decided(Verdict::Skip));
-        assert_eq!(run.succeeded(), "");
+        assert_eq!(run.expect_success(), "");
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod output_validation {
             json!({}),
         );
         run.reply("rate", 1, "Sure:\n```json\n{\"stars\": 4}\n```");
-        assert_eq!(run.succeeded(), "5");
+        assert_eq!(run.expect_success(), "5");
     }
 
     #[test]
@@ -148,35 +148,35 @@ mod output_validation {
         run.reply("rate", 1, "good");
         assert!(run.prompt_at("rate/.ask-2").contains("there is no JSON in it"));
         run.reply("rate/.ask-2", 1, r#"{"stars": 3}"#);
-        assert_eq!(run.succeeded(), "{\"stars\":3}|null", "the newest answer counts");
+        assert_eq!(run.expect_success(), "{\"stars\":3}|null", "the newest answer counts");
     }
 
     #[test]
     fn approve_accepts_the_answer_as_it_is() {
         let mut run = run_with_invalid_answer();
         run.approve("rate/.output");
-        assert_eq!(run.succeeded(), "{\"stars\":4.5}|null");
+        assert_eq!(run.expect_success(), "{\"stars\":4.5}|null");
     }
 
     #[test]
     fn reject_discards_the_answer_and_fails_the_step() {
         let mut run = run_with_invalid_answer();
         run.decide("rate/.output", decided(Verdict::Reject));
-        assert!(run.failed().contains("step rate"), "{}", run.failed());
+        assert!(run.expect_failure().contains("step rate"), "{}", run.expect_failure());
     }
 
     #[test]
     fn modify_replaces_the_answer_and_keeps_the_original() {
         let mut run = run_with_invalid_answer();
         run.modify("rate/.output", json!({"response": {"stars": 5}}));
-        assert_eq!(run.succeeded(), "{\"stars\":5}|{\"stars\":4.5}");
+        assert_eq!(run.expect_success(), "{\"stars\":5}|{\"stars\":4.5}");
     }
 
     #[test]
     fn respond_is_a_note_and_the_run_continues() {
         let mut run = run_with_invalid_answer();
         run.respond("rate/.output", "close enough");
-        assert_eq!(run.succeeded(), "{\"stars\":4.5}|null");
+        assert_eq!(run.expect_success(), "{\"stars\":4.5}|null");
     }
 
     #[test]
@@ -186,14 +186,14 @@ mod output_validation {
         assert_eq!(run.calls(), ["rate@2"]);
         assert!(run.prompt_at("rate").contains("whole stars"));
         run.reply("rate", 2, r#"{"stars": 2}"#);
-        assert!(run.succeeded().starts_with("{\"stars\":2}"));
+        assert!(run.expect_success().starts_with("{\"stars\":2}"));
     }
 
     #[test]
     fn skip_accepts_the_answer_unvalidated() {
         let mut run = run_with_invalid_answer();
         run.decide("rate/.output", decided(Verdict::Skip));
-        assert!(run.succeeded().starts_with("{\"stars\":4.5}"));
+        assert!(run.expect_success().starts_with("{\"stars\":4.5}"));
         assert_eq!(run.record("rate/.output").phase, StepPhase::Skipped, "and it is flagged");
     }
 
@@ -217,7 +217,7 @@ mod output_validation {
         for path in ["rate", "rate/.ask-2", "rate/.ask-3"] {
             run.reply(path, 1, "good");
         }
-        assert!(run.failed().contains("not as it should be"), "{}", run.failed());
+        assert!(run.expect_failure().contains("not as it should be"), "{}", run.expect_failure());
     }
 
     fn run_that_continues_after_failure(verdicts: &[&str], more: Value) -> TestRun {
@@ -234,7 +234,7 @@ mod output_validation {
         run.reply("rate", 1, r#"{"stars": 1}"#);
         run.decide("rate/.output", Outcome { reason: Some("too harsh".into()), ..decided(Verdict::Reject) });
         assert_eq!(
-            run.succeeded(),
+            run.expect_success(),
             "failed|null|gate human: Reject, decided by alice: too harsh|early",
             "neither as its response nor as the last one"
         );
@@ -247,7 +247,7 @@ mod output_validation {
             run.reply(path, 1, "good");
         }
         run.approve(".final");
-        assert_eq!(run.succeeded(), "failed|null|its answer is not as it should be: there is no JSON in it|early");
+        assert_eq!(run.expect_success(), "failed|null|its answer is not as it should be: there is no JSON in it|early");
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod output_validation {
         assert!(run.prompt_at("draft").starts_with("improve on early"), "{}", run.prompt_at("draft"));
         run.reply("draft", 2, "later");
         run.approve("draft/.output#2");
-        assert_eq!(run.succeeded(), "later");
+        assert_eq!(run.expect_success(), "later");
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod output_validation {
         run.reply("rate", 1, "good");
         assert_eq!(run.calls(), ["rate/.ask-2@1"]);
         run.reply("rate/.ask-2", 1, r#"{"stars": 2}"#);
-        assert!(run.succeeded().contains("2"));
+        assert!(run.expect_success().contains("2"));
     }
 
     #[test]
@@ -282,7 +282,7 @@ mod output_validation {
         run.reply("draft", 1, "fine");
         assert_eq!(run.open(), ["draft/.output"]);
         run.modify("draft/.output", json!({"response": "finer"}));
-        assert_eq!(run.succeeded(), "finer");
+        assert_eq!(run.expect_success(), "finer");
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod output_validation {
             json!({"steps": ["draft"], "condition": "size(output) > 3"}),
         );
         run.reply("draft", 1, "ok");
-        assert_eq!(run.succeeded(), "ok");
+        assert_eq!(run.expect_success(), "ok");
         let mut run =
             run_with_gate("outputValidation", &ALL, steps(), json!({"steps": ["draft"], "condition": "output > 3"}));
         run.reply("draft", 1, "ok");
@@ -303,7 +303,7 @@ mod output_validation {
         let condition = json!({"steps": ["draft"], "condition": "size(output) > 3 // only long ones"});
         let mut run = run_with_gate("outputValidation", &ALL, steps(), condition);
         run.reply("draft", 1, "ok");
-        assert_eq!(run.succeeded(), "ok", "a comment in a condition changes nothing");
+        assert_eq!(run.expect_success(), "ok", "a comment in a condition changes nothing");
     }
 }
 
@@ -331,7 +331,7 @@ mod error_escalation {
         let mut run = run_with_gate("errorEscalation", &ALL, json!([step]), json!({"afterAttempts": 2}));
         run.fail("draft", 1, true, false);
         assert!(run.open().is_empty());
-        run.later(1);
+        run.wait(1);
         run.fail("draft", 2, true, false);
         assert_eq!(run.open(), ["draft/.error"]);
     }
@@ -344,7 +344,7 @@ mod error_escalation {
         for attempt in 1..=2 {
             run.fail("draft", attempt, true, false);
             assert!(run.open().is_empty(), "after {attempt}");
-            run.later(10);
+            run.wait(10);
         }
         run.fail("draft", 3, true, false);
         assert_eq!(run.open(), ["draft/.error"]);
@@ -376,7 +376,7 @@ mod error_escalation {
     fn reject_fails_the_step_with_both_reasons() {
         let mut run = run_with_failed_step();
         run.decide("draft/.error", Outcome { reason: Some("too costly".into()), ..decided(Verdict::Reject) });
-        assert!(run.failed().contains("503") && run.failed().contains("too costly"), "{}", run.failed());
+        assert!(run.expect_failure().contains("503") && run.expect_failure().contains("too costly"), "{}", run.expect_failure());
     }
 
     #[test]
@@ -385,7 +385,7 @@ mod error_escalation {
         run.modify("draft/.error", json!({"input": "write {{ less }}"}));
         assert!(run.prompt_at("draft").starts_with("write {{ less }}"), "a person's text is never rendered");
         run.reply("draft", 2, "ok");
-        assert_eq!(run.succeeded(), "succeeded ok");
+        assert_eq!(run.expect_success(), "succeeded ok");
     }
 
     #[test]
@@ -421,7 +421,7 @@ mod error_escalation {
                 run.fail("draft", attempt, false, false);
             }
             run.decide("draft/.error#4", decided(verdict));
-            assert!(run.rejected().contains("asked again 3 times"), "{verdict}: {}", run.rejected());
+            assert!(run.expect_rejection().contains("asked again 3 times"), "{verdict}: {}", run.expect_rejection());
         }
         let mut run = run_with_failed_step();
         for attempt in 2..=6 {
@@ -435,7 +435,7 @@ mod error_escalation {
     fn skip_skips_the_step_and_the_run_continues() {
         let mut run = run_with_failed_step();
         run.decide("draft/.error", decided(Verdict::Skip));
-        assert_eq!(run.succeeded(), "skipped null");
+        assert_eq!(run.expect_success(), "skipped null");
     }
 
     #[test]

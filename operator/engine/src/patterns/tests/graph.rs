@@ -36,7 +36,7 @@ fn a_run_follows_the_first_matching_edge_and_ends_without_one() {
     assert_eq!(run.calls(), ["plan@1"]);
     run.reply("plan", 1, "p");
     run.approve("review");
-    assert_eq!(run.succeeded(), "done p 1");
+    assert_eq!(run.expect_success(), "done p 1");
     assert_eq!(run.response("review/.next"), "execute", "what an edge came to is a record");
 }
 
@@ -50,7 +50,7 @@ fn each_visit_of_a_gate_is_a_new_approval() {
     assert_eq!(run.open(), ["review#2"]);
     assert_ne!(run.record("review").object, run.record("review#2").object);
     run.approve("review#2");
-    assert_eq!(run.succeeded(), "done p 2");
+    assert_eq!(run.expect_success(), "done p 2");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn edges_of_a_gate_are_evaluated_after_a_reject() {
     let mut run = TestRun::of(spec_with_review_loop());
     run.reply("plan", 1, "p");
     run.decide("review", decided(Verdict::Reject));
-    assert_eq!(run.succeeded(), "no");
+    assert_eq!(run.expect_success(), "no");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_reject_without_a_matching_edge_ends_the_run() {
         json!([{"from": "ask", "choose": [{"when": "hitl_response == 'approved'", "to": "go"}]}]),
     ));
     run.decide("ask", decided(Verdict::Reject));
-    run.rejected();
+    run.expect_rejection();
 }
 
 #[test]
@@ -81,10 +81,10 @@ fn an_edge_without_a_condition_is_not_followed_after_a_reject() {
     };
     let mut run = run_at_gate();
     run.decide("ask", decided(Verdict::Reject));
-    run.rejected();
+    run.expect_rejection();
     let mut run = run_at_gate();
     run.approve("ask");
-    assert_eq!(run.succeeded(), "gone");
+    assert_eq!(run.expect_success(), "gone");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_condition_of_an_edge_reads_the_chosen_option() {
             {"when": "hitl_response.lowerAscii().contains('slow')", "to": "tortoise"}]}]),
     ));
     run.respond("ask", "Slow");
-    assert_eq!(run.succeeded(), "t");
+    assert_eq!(run.expect_success(), "t");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_condition_can_read_a_node_that_has_not_run() {
         json!([{"from": "one", "choose": [{"when": "steps.two.response == null", "to": "two"}]}]),
     ));
     assert_eq!(run.response("one"), "not_executed true 0");
-    assert_eq!(run.succeeded(), "x");
+    assert_eq!(run.expect_success(), "x");
 }
 
 #[test]
@@ -125,15 +125,15 @@ fn max_iterations_limits_each_node_and_max_steps_the_run() {
     let mut run = run_with_limit("maxIterations", 2);
     run.respond("ask", "on");
     run.respond("ask#2", "on");
-    assert!(run.failed().contains("step ask has run 2 times"), "{}", run.failed());
+    assert!(run.expect_failure().contains("step ask has run 2 times"), "{}", run.expect_failure());
     let mut run = run_with_limit("maxSteps", 3);
     run.respond("ask", "on");
     run.respond("ask#2", "on");
-    assert!(run.failed().contains("3 steps have run"), "{}", run.failed());
+    assert!(run.expect_failure().contains("3 steps have run"), "{}", run.expect_failure());
     let mut run = run_with_limit("maxSteps", 3);
     run.respond("ask", "on");
     run.respond("ask#2", "stop");
-    assert_eq!(run.succeeded(), "stop", "neither fails a run that just ended");
+    assert_eq!(run.expect_success(), "stop", "neither fails a run that just ended");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn entry_defaults_to_the_first_node() {
     let mut spec = graph_spec(json!([set("one", "1"), set("two", "2")]), json!([{"from": "two", "to": "one"}]));
     assert!(errors(spec.clone())[0].contains("no edge leads to two"));
     spec["pattern"]["graph"]["entry"] = json!("two");
-    assert_eq!(TestRun::of(spec).succeeded(), "1");
+    assert_eq!(TestRun::of(spec).expect_success(), "1");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_condition_without_a_value_fails_the_run_naming_the_edge() {
         json!([set("one", "text"), set("two", "2")]),
         json!([{"from": "one", "choose": [{"when": "steps.one.response < 5", "to": "two"}]}]),
     ));
-    assert!(run.failed().contains("edge from one"), "{}", run.failed());
+    assert!(run.expect_failure().contains("edge from one"), "{}", run.expect_failure());
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_choice_without_else_is_a_warning() {
         json!([{"from": "one", "choose": [{"when": "steps.one.response == 'y'", "to": "two"}]}]),
     ));
     assert!(run.plan.warnings().iter().any(|warning| warning.contains("without an else")), "{:?}", run.plan.warnings());
-    assert_eq!(run.succeeded(), "x");
+    assert_eq!(run.expect_success(), "x");
 }
 
 #[test]
@@ -188,5 +188,5 @@ fn retry_asks_again_and_defer_repeats_the_reviewed_node() {
     assert!(run.prompt_at("plan#2").contains("bolder"));
     run.reply("plan#2", 1, "p2");
     run.approve("review#3");
-    assert_eq!(run.succeeded(), "p2");
+    assert_eq!(run.expect_success(), "p2");
 }

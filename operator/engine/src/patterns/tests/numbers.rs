@@ -29,7 +29,7 @@ fn an_answer_with_an_unreadable_number_is_otherwise_readable() {
         json!([{"name": "say", "skipIf": "steps.look.response.state != 'paid'",
             "set": {"value": "it is {{ steps.look.response.state }}"}}]),
     );
-    assert_eq!(run.succeeded(), "it is paid");
+    assert_eq!(run.expect_success(), "it is paid");
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn an_agent_is_asked_again_if_the_schema_reads_the_number() {
     let second_prompt = run.prompt_at("look/.ask-2");
     assert!(second_prompt.contains(&format!("the number at /customer/id {PROBLEM}")), "{second_prompt}");
     run.reply("look/.ask-2", 1, r#"{"customer": {"id": 4711}}"#);
-    assert_eq!(run.succeeded(), "4711");
+    assert_eq!(run.expect_success(), "4711");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_template_that_reads_the_number_fails_its_step_and_names_the_pointer() {
     for value in ["{{ steps.look.response.customer.id }}", "{{ steps.look.response }}", "{{ last_response | tojson }}"]
     {
         let run = run_with_answer(state_schema(), json!([set("say", value)]));
-        let failed = run.failed();
+        let failed = run.expect_failure();
         assert!(failed.contains("the number at /customer/id of `") && failed.contains(PROBLEM), "{value}: {failed}");
         assert!(!failed.contains("12345678"), "{value}: {failed}");
     }
@@ -56,11 +56,11 @@ fn a_template_that_reads_the_number_fails_its_step_and_names_the_pointer() {
 #[test]
 fn a_result_with_an_unreadable_number_fails_the_run() {
     let run = run_with_answer(state_schema(), json!([]));
-    assert!(run.failed().contains(&format!("the number at /customer/id {PROBLEM}")), "{}", run.failed());
+    assert!(run.expect_failure().contains(&format!("the number at /customer/id {PROBLEM}")), "{}", run.expect_failure());
     // Without a schema the answer is a text, and stays as it was written.
     let mut run = TestRun::new(json!([agent("look", "writer", "look it up")]));
     run.reply("look", 1, ANSWER);
-    assert_eq!(run.succeeded(), ANSWER);
+    assert_eq!(run.expect_success(), ANSWER);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_decision_with_an_unreadable_number_does_not_count() {
     assert_eq!(problem, format!("parameters: the number at /response/id/0 {PROBLEM}"));
     assert_eq!(check_decision(json!({"id": ["100000000000000000000", 5]})), Ok(()));
     run.approve("check");
-    assert_eq!(run.succeeded(), "x");
+    assert_eq!(run.expect_success(), "x");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn an_unreadable_route_is_requested_again() {
         "steps": [{"name": "pay", "branch": "billing", "set": {"value": "paid"}}]}));
     let mut run = TestRun::of(route.clone());
     run.reply(".router", 1, r#"{"route": "billing", "certainty": 1e400}"#);
-    assert_eq!(run.succeeded(), "paid");
+    assert_eq!(run.expect_success(), "paid");
     let mut run = TestRun::of(route);
     run.reply(".router", 1, r#"{"route": 123456789012345678901234567890}"#);
     let second_prompt = run.prompt_at(".router/.ask-2");

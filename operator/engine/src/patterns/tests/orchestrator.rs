@@ -47,7 +47,7 @@ fn each_worker_does_one_part_of_the_work() {
     assert_eq!(run.prompt_at(".worker-1"), "do pour (1)");
     run.reply(".worker-1", 1, "poured");
     run.reply(".worker-0", 1, "boiled");
-    assert_eq!(run.succeeded(), "Worker 0: boiled\n\nWorker 1: poured");
+    assert_eq!(run.expect_success(), "Worker 0: boiled\n\nWorker 1: poured");
 }
 
 #[test]
@@ -58,14 +58,14 @@ fn a_malformed_division_is_requested_again_twice() {
     run.reply(".orchestrator/.ask-2", 1, r#"[{"job": "x"}]"#);
     assert!(run.prompt_at(".orchestrator/.ask-3").contains("part 0 is not an object with a text `task`"));
     run.reply(".orchestrator/.ask-3", 1, r#"[{"task": "x"}, {"task": "y"}]"#);
-    assert!(run.failed().contains("2 parts; the maximum is 1"), "{}", run.failed());
+    assert!(run.expect_failure().contains("2 parts; the maximum is 1"), "{}", run.expect_failure());
 }
 
 #[test]
 fn a_division_without_parts_succeeds_without_workers() {
     let mut run = TestRun::of(spec(json!({"reduce": set("sum", "x")})));
     run.reply(".orchestrator", 1, "[]");
-    assert_eq!(run.succeeded(), "");
+    assert_eq!(run.expect_success(), "");
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn abort_at_either_review_ends_the_run_as_aborted() {
 fn reject_at_the_reduce_review_ends_the_run_as_rejected() {
     let mut run = run_at_reduce_review(json!({"reduce": set("sum", "x")}));
     run.decide(".reduce-review", decided(Verdict::Reject));
-    run.rejected();
+    run.expect_rejection();
 }
 
 #[test]
 fn reject_of_the_division_ends_the_run_before_the_workers() {
     let mut run = run_with_subtasks(json!({"decompositionReview": gate(json!({}))}));
     run.decide(".decomposition", decided(Verdict::Reject));
-    run.rejected();
+    run.expect_rejection();
 }
 
 fn run_at_reduce_review(more: Value) -> TestRun {
@@ -163,7 +163,7 @@ fn approve_at_the_reduce_review_runs_the_reduce_step() {
     run.approve(".reduce-review");
     assert_eq!(run.prompt_at("write"), "write up boiled/succeeded;poured/succeeded;");
     run.reply("write", 1, "tea is ready");
-    assert_eq!(run.succeeded(), "tea is ready", "the writeup is the result");
+    assert_eq!(run.expect_success(), "tea is ready", "the writeup is the result");
 }
 
 #[test]
@@ -173,14 +173,14 @@ fn a_writeup_and_outputs_read_the_reduce_step_by_name() {
     let mut run = TestRun::of(spec);
     run.reply(".orchestrator", 1, r#"[{"task": "boil"}]"#);
     run.reply(".worker-0", 1, "boiled");
-    assert_eq!(run.succeeded(), "succeeded S!");
+    assert_eq!(run.expect_success(), "succeeded S!");
 }
 
 #[test]
 fn modify_replaces_the_results_of_workers() {
     let mut run = run_at_reduce_review(json!({}));
     run.modify(".reduce-review", json!({"workers": {"1": "spilt"}}));
-    assert_eq!(run.succeeded(), "Worker 0: boiled\n\nWorker 1: spilt");
+    assert_eq!(run.expect_success(), "Worker 0: boiled\n\nWorker 1: spilt");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn retry_repeats_the_named_workers_and_asks_again() {
     run.reply(".worker-1#2", 1, "poured better");
     assert_eq!(run.open(), [".reduce-review#2"]);
     run.approve(".reduce-review#2");
-    assert_eq!(run.succeeded(), "Worker 0: boiled\n\nWorker 1: poured better");
+    assert_eq!(run.expect_success(), "Worker 0: boiled\n\nWorker 1: poured better");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_gate_can_be_the_reduce_step() {
     run.reply(".worker-0", 1, "x");
     run.reply(".worker-1", 1, "y");
     run.respond("sum", "enough");
-    assert_eq!(run.succeeded(), "enough");
+    assert_eq!(run.expect_success(), "enough");
 }
 
 #[test]
@@ -233,5 +233,5 @@ fn a_run_can_continue_after_a_failed_worker() {
     );
     run.fail(".worker-0", 1, false, false);
     run.reply(".worker-1", 1, "y");
-    assert_eq!(run.succeeded(), "failed succeeded");
+    assert_eq!(run.expect_success(), "failed succeeded");
 }

@@ -27,7 +27,7 @@ fn branches_run_at_the_same_time_and_cannot_read_each_other() {
     assert_eq!(run.calls(), ["web/search@1", "news/search@1"]);
     run.reply("web/search", 1, "w");
     run.reply("news/search", 1, "n");
-    assert_eq!(run.succeeded(), "Branch web:\nw\n\n---\n\nBranch news:\nn");
+    assert_eq!(run.expect_success(), "Branch web:\nw\n\n---\n\nBranch news:\nn");
     let found_errors = errors(parallel_spec(
         json!([in_branch("x", set("one", "1")), in_branch("y", set("two", "{{ steps.one.response }}"))]),
         None,
@@ -46,7 +46,7 @@ fn gates_of_branches_ask_together_and_are_decided_in_any_order() {
     assert_eq!(run.open(), ["x/ask", "y/ask"]);
     run.respond("x/ask", "X");
     run.respond("y/ask", "Y");
-    assert_eq!(run.succeeded(), "Branch x:\nX\n\n---\n\nBranch y:\nY\n\n---\n\nBranch z:\nZ");
+    assert_eq!(run.expect_success(), "Branch x:\nX\n\n---\n\nBranch y:\nY\n\n---\n\nBranch z:\nZ");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_reduce_step_reads_the_branches_in_the_declared_order() {
     let mut run = TestRun::of(parallel_spec(two_branches(), Some(reduce)));
     run.reply("news/search", 1, "new");
     run.reply("web/search", 1, "wide");
-    assert_eq!(run.succeeded(), "web=w/succeeded/wide;news=n/succeeded/new;");
+    assert_eq!(run.expect_success(), "web=w/succeeded/wide;news=n/succeeded/new;");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_reduce_step_begins_when_all_branches_are_done() {
     run.reply("news/search", 1, "n");
     assert!(run.prompt_at("sum").contains("Branch web:\nw"));
     run.reply("sum", 1, "all");
-    assert_eq!(run.succeeded(), "all");
+    assert_eq!(run.expect_success(), "all");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn interleaved_steps_of_branches_run_in_the_order_of_the_list() {
         in_branch("y", set("two", "{{ steps.one.response }}b")),
     ]);
     let run = TestRun::of(parallel_spec(steps, None));
-    assert_eq!(run.succeeded(), "Branch x:\n112\n\n---\n\nBranch y:\nab");
+    assert_eq!(run.expect_success(), "Branch x:\n112\n\n---\n\nBranch y:\nab");
     for path in ["x/one", "x/two", "y/one", "y/two"] {
         assert!(run.record(path).phase.is_end(), "{path}");
     }
@@ -104,7 +104,7 @@ fn outputs_read_the_reduce_step_by_name() {
     let mut run = TestRun::of(spec.clone());
     run.reply("web/search", 1, "w");
     run.reply("news/search", 1, "n");
-    assert_eq!(run.succeeded(), "34 of set");
+    assert_eq!(run.expect_success(), "34 of set");
     spec["outputs"]["from"] = json!("{{ steps.search.response }}");
     assert!(errors(spec)[0].contains("unknown reference `steps.search"));
 }
@@ -119,16 +119,16 @@ fn a_reduce_gate_approves_or_replaces_the_joined_text() {
     let mut run = run_at_reduce_gate();
     assert_eq!(run.asked("sum").request.reviews.as_ref().unwrap().response, joined);
     run.approve("sum");
-    assert_eq!(run.succeeded(), joined);
+    assert_eq!(run.expect_success(), joined);
     let mut run = run_at_reduce_gate();
     run.respond("sum", "mine");
-    assert_eq!(run.succeeded(), "mine");
+    assert_eq!(run.expect_success(), "mine");
     let mut run = run_at_reduce_gate();
     run.modify("sum", json!({"response": "edited"}));
-    assert_eq!(run.succeeded(), "edited");
+    assert_eq!(run.expect_success(), "edited");
     let mut run = run_at_reduce_gate();
     run.decide("sum", decided(Verdict::Reject));
-    run.rejected();
+    run.expect_rejection();
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_decision_in_a_branch_does_not_decide_the_reduce_gate() {
 fn a_failed_branch_cancels_or_awaits_the_other_branches() {
     let mut run = TestRun::of(parallel_spec(two_branches(), None));
     run.fail("web/search", 1, false, false);
-    assert!(run.failed().contains("503"));
+    assert!(run.expect_failure().contains("503"));
     assert!(run.record("news/search").phase.is_end(), "its sibling is called off");
     let mut spec = parallel_spec(two_branches(), None);
     spec["pattern"]["parallel"]["failFast"] = json!(false);
@@ -153,7 +153,7 @@ fn a_failed_branch_cancels_or_awaits_the_other_branches() {
     run.fail("web/search", 1, false, false);
     assert_eq!(run.calls(), ["news/search@1"]);
     run.reply("news/search", 1, "n");
-    assert!(run.failed().contains("503"));
+    assert!(run.expect_failure().contains("503"));
     assert_eq!(run.response("news/search"), "n", "what it came to is kept");
 }
 
@@ -203,7 +203,7 @@ fn a_gate_can_be_the_first_or_last_step_of_a_branch() {
     assert_eq!(run.open(), ["first/ask", "last/ask"]);
     run.modify("last/ask", json!({"response": "edited"}));
     run.approve("first/ask");
-    assert_eq!(run.succeeded(), "Branch first:\n1\n\n---\n\nBranch last:\nmodified");
+    assert_eq!(run.expect_success(), "Branch first:\n1\n\n---\n\nBranch last:\nmodified");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_replay_of_a_failed_run_begins_no_waiting_calls() {
     };
     let failed_call = Fact::CallFinished { path: "c/fail".into(), attempt: 1, result: Err(failure), at };
     run.take(vec![approval_at("a/ask"), approval_at("b/ask"), failed_call]);
-    run.failed();
+    run.expect_failure();
     let records = run.journal.records().iter().count();
     run.take(Vec::new());
     assert_eq!(run.journal.records().iter().count(), records, "a replay adds nothing");

@@ -97,21 +97,21 @@ fn later_steps_read_the_message_exit_code_and_log_of_a_container() {
         hitl("review", json!({"contextDisplay": "the build is done"})),
         set("end", template)
     ]));
-    run.exited("build", 1, 0, "42 files", "compiling\ndone\n");
+    run.finish_container("build", 1, 0, "42 files", "compiling\ndone\n");
     let request = &run.asked("review").request;
     assert_eq!(request.reviews.as_ref().unwrap().response, "42 files");
     let context = request.context.clone().unwrap();
     assert!(context.starts_with("the build is done"), "{context}");
     assert!(context.contains("exitCode: 0") && context.contains("compiling\ndone"), "{context}");
     run.approve("review");
-    assert_eq!(run.succeeded(), "42 files 0 compiling\ndone\n");
+    assert_eq!(run.expect_success(), "42 files 0 compiling\ndone\n");
 }
 
 #[test]
 fn the_journal_has_the_end_of_a_long_log_and_refers_to_the_whole() {
     let mut run = TestRun::new(json!([pod("build", json!({}))]));
     let log = format!("{}the end", "é\u{1b}[31m".repeat(2000));
-    run.exited("build", 1, 0, "", &log);
+    run.finish_container("build", 1, 0, "", &log);
     let kept = run.record("build").log.clone().unwrap();
     assert!(kept.tail.ends_with("the end") && kept.tail.len() <= 1024 && !kept.tail.contains('\u{1b}'));
     let whole = &run.blobs[&kept.ref_.unwrap().digest];
@@ -127,19 +127,19 @@ fn only_listed_exit_codes_and_reasons_are_retried() {
         )
     };
     let mut run = TestRun::new(json!([step_with_retry(json!({"onExitCodes": [75]}))]));
-    run.exited("build", 1, 75, "", "");
-    run.later(2);
+    run.finish_container("build", 1, 75, "", "");
+    run.wait(2);
     assert_eq!(run.calls(), ["build@2"]);
     assert_ne!(
         run.container("build").name,
         run.journal.get("build", 1).unwrap().object.clone().unwrap(),
         "another attempt is another Pod"
     );
-    run.exited("build", 2, 1, "", "");
-    assert!(run.failed().contains("exit code 1"));
+    run.finish_container("build", 2, 1, "", "");
+    assert!(run.expect_failure().contains("exit code 1"));
     let mut run = TestRun::new(json!([step_with_retry(json!({"onReasons": ["ExitCode"]}))]));
-    run.exited("build", 1, 1, "", "");
-    run.later(2);
+    run.finish_container("build", 1, 1, "", "");
+    run.wait(2);
     assert_eq!(run.calls(), ["build@2"]);
     let http = json!({"name": "a", "http": {"url": "http://x"}, "retry": {"limit": 1, "onExitCodes": [1]}});
     assert!(errors(chain_of(json!([http])))[0].contains("retry.onExitCodes"));
@@ -172,8 +172,8 @@ mod before_it_begins {
         assert_eq!(request.allowed_verdicts, [Verdict::Approve, Verdict::Reject, Verdict::Abort]);
         run.approve("build/.start");
         assert_eq!(run.record("build").input_digest, run.record("build/.start").input_digest);
-        run.exited("build", 1, 0, "", "");
-        assert_eq!(run.succeeded(), "over");
+        run.finish_container("build", 1, 0, "", "");
+        assert_eq!(run.expect_success(), "over");
     }
 
     #[test]
@@ -201,17 +201,17 @@ mod before_it_begins {
         run.journal = crate::Journal::new(run.journal.seq(), records.collect());
         run.approve("build/.start");
         assert!(run.calls().is_empty());
-        assert!(run.failed().contains("not what was approved"));
+        assert!(run.expect_failure().contains("not what was approved"));
     }
 
     #[test]
     fn reject_ends_the_run_and_skip_skips_the_step() {
         let mut run = run_at_start_gate(&[]);
         run.decide("build/.start", decided(Verdict::Reject));
-        run.rejected();
+        run.expect_rejection();
         let mut run = run_at_start_gate(&["Approve", "Skip"]);
         run.decide("build/.start", decided(Verdict::Skip));
-        assert_eq!(run.succeeded(), "over");
+        assert_eq!(run.expect_success(), "over");
         assert_eq!(run.record("build").phase, StepPhase::Skipped);
     }
 
@@ -229,7 +229,7 @@ mod before_it_begins {
         for path in ["build/.start", "build/.start#2", "build/.start#3", "build/.start#4"] {
             run.decide(path, decided(Verdict::Retry));
         }
-        run.rejected();
+        run.expect_rejection();
     }
 
     #[test]
@@ -243,13 +243,13 @@ mod before_it_begins {
         ]);
         let mut run = TestRun::of(spec);
         run.modify("build/.start", json!({"image": "tool@sha256:2"}));
-        run.exited("build", 1, 1, "", "");
+        run.finish_container("build", 1, 1, "", "");
         run.decide("build/.error", decided(Verdict::Retry));
         assert_eq!(run.container("build").spec.image, "tool@sha256:2", "not what people had replaced");
-        run.exited("build", 2, 1, "", "");
+        run.finish_container("build", 2, 1, "", "");
         run.modify("build/.error#2", json!({"memory": "1Gi"}));
         run.approve("build/.start#2");
-        run.exited("build", 3, 1, "", "");
+        run.finish_container("build", 3, 1, "", "");
         run.decide("build/.error#3", decided(Verdict::Retry));
         let spec = &run.container("build").spec;
         assert_eq!(spec.image, "tool@sha256:2");
@@ -262,7 +262,7 @@ mod before_it_begins {
     fn a_skipped_step_asks_no_gate() {
         let step = with_fields(pod("build", json!({})), json!({"skipIf": "inputs.customer == 'ACME'"}));
         let run = run_with_gate("stepStart", &[], json!([step, set("end", "over")]));
-        assert_eq!(run.succeeded(), "over");
+        assert_eq!(run.expect_success(), "over");
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod after_it_failed {
             &VERDICTS,
             json!([with_fields(pod("build", json!({})), vars), set("end", "over")]),
         );
-        run.exited("build", 1, 137, "", "allocating\n");
+        run.finish_container("build", 1, 137, "", "allocating\n");
         run
     }
 
@@ -307,14 +307,14 @@ mod after_it_failed {
         assert!(context.contains("exitCode: 137") && context.contains("allocating"), "{context}");
         run.modify("build/.error", json!({"memory": "2Gi"}));
         assert_eq!(run.container("build").spec.resources.as_ref().unwrap().requests["memory"], "2Gi");
-        run.exited("build", 2, 0, "", "");
-        assert_eq!(run.succeeded(), "over");
+        run.finish_container("build", 2, 0, "", "");
+        assert_eq!(run.expect_success(), "over");
     }
 
     #[test]
     fn modify_of_a_failed_container_is_not_allowed_by_default() {
         let mut run = run_with_gate("errorEscalation", &[], json!([pod("build", json!({}))]));
-        run.exited("build", 1, 1, "", "");
+        run.finish_container("build", 1, 1, "", "");
         assert!(!run.asked("build/.error").request.allowed_verdicts.contains(&Verdict::Modify));
     }
 
@@ -331,10 +331,10 @@ mod after_it_failed {
     fn skip_continues_the_run_and_reject_fails_it() {
         let mut run = run_with_failed_container();
         run.decide("build/.error", decided(Verdict::Skip));
-        assert_eq!(run.succeeded(), "over");
+        assert_eq!(run.expect_success(), "over");
         let mut run = run_with_failed_container();
         run.decide("build/.error", decided(Verdict::Reject));
-        run.failed();
+        run.expect_failure();
     }
 
     #[test]
@@ -347,10 +347,10 @@ mod after_it_failed {
         ]);
         let mut run = TestRun::of(spec);
         run.approve("build/.start");
-        run.exited("build", 1, 1, "", "");
+        run.finish_container("build", 1, 1, "", "");
         run.decide("build/.error", decided(Verdict::Retry));
         assert_eq!(run.calls(), ["build@2"], "the same once more was approved");
-        run.exited("build", 2, 1, "", "");
+        run.finish_container("build", 2, 1, "", "");
         run.modify("build/.error#2", json!({"image": "tool@sha256:2"}));
         assert!(run.calls().is_empty());
         assert!(run.asked("build/.start#2").request.reviews.as_ref().unwrap().response.contains("tool@sha256:2"));
@@ -364,7 +364,7 @@ mod after_it_failed {
         let prompt = "{{ team }}: {{ error.class }} {{ error.exitCode }} {{ error.log }}";
         spec["gates"] = json!([{"name": "human", "type": "errorEscalation", "steps": ["build"], "hitl": gate(json!({"prompt": prompt}))}]);
         let mut run = TestRun::of(spec);
-        run.exited("build", 1, 3, "", "boom");
+        run.finish_container("build", 1, 3, "", "boom");
         assert_eq!(run.asked("build/.error").request.prompt, "pay: ExitCode 3 boom");
     }
 }

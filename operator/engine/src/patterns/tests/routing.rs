@@ -33,7 +33,7 @@ fn the_router_answers_with_a_route_and_its_steps_run_as_a_chain() {
     run.reply(".router", 1, r#"{"route": "billing"}"#);
     assert!(run.prompt_at("billing/bill").starts_with("billing"));
     run.reply("billing/bill", 1, "7 EUR");
-    assert_eq!(run.succeeded(), "billed 7 EUR");
+    assert_eq!(run.expect_success(), "billed 7 EUR");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn an_invalid_route_is_requested_again_up_to_max_retries() {
     run.reply(".router/.ask-2", 1, r#"{"route": "sales"}"#);
     assert!(run.prompt_at(".router/.ask-3").contains("\"sales\" is none of the routes billing, support"));
     run.reply(".router/.ask-3", 1, "?");
-    assert!(run.failed().contains("not as it should be"), "{}", run.failed());
+    assert!(run.expect_failure().contains("not as it should be"), "{}", run.expect_failure());
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn reject_at_the_review_ends_the_run_before_the_route() {
     let mut run = TestRun::of(routing_spec(Some(json!({}))));
     run.reply(".router", 1, r#"{"route": "billing"}"#);
     run.decide(".review", decided(Verdict::Reject));
-    run.rejected();
+    run.expect_rejection();
     assert!(run.calls().is_empty());
 }
 
@@ -141,7 +141,7 @@ fn the_router_is_repeated_at_most_three_times() {
         run.reply(&path_of_visit(".router"), 1, r#"{"route": "billing"}"#);
         run.respond(&path_of_visit(".review"), "think again");
     }
-    assert!(run.rejected().contains("asked again 3 times"), "{}", run.rejected());
+    assert!(run.expect_rejection().contains("asked again 3 times"), "{}", run.expect_rejection());
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_gate_in_a_route_asks_without_repeating_the_router() {
     run.reply(".router", 1, r#"{"route": "support"}"#);
     assert_eq!(run.open(), ["support/ask"]);
     run.respond("support/ask", "patience");
-    assert_eq!(run.succeeded(), "patience");
+    assert_eq!(run.expect_success(), "patience");
     assert_eq!(run.journal.records().iter().filter(|r| r.path.starts_with(".router")).count(), 1);
 }
 

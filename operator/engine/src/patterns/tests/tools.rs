@@ -77,7 +77,7 @@ fn a_call_without_a_gate_runs_and_its_result_goes_back_under_its_id() {
     let roles: Vec<_> = messages_to_agent(&run, "handle/.turn-2").into_iter().map(|message| message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);
     run.reply("handle/.turn-2", 1, "ACME exists");
-    assert_eq!(run.succeeded(), "ACME exists");
+    assert_eq!(run.expect_success(), "ACME exists");
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn an_endless_chain_of_turns_ends_at_the_limit() {
     turn(&mut run, "handle", &[("c1", "lookup", "{}")]);
     turn(&mut run, "handle/.turn-2", &[("c1", "lookup", "{}")]);
     turn(&mut run, "handle/.turn-3", &[("c1", "lookup", "{}")]);
-    assert!(run.failed().contains("its limit is 3 turns"), "{}", run.failed());
+    assert!(run.expect_failure().contains("its limit is 3 turns"), "{}", run.expect_failure());
 }
 
 #[test]
@@ -420,7 +420,7 @@ fn a_failed_call_is_an_error_result_and_an_unknown_one_fails_the_run() {
     let mut unknown_run = run(json!([]));
     turn(&mut unknown_run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
     unknown_run.fail(PAY, 1, false, true);
-    assert!(unknown_run.failed().contains("must not be repeated"), "{}", unknown_run.failed());
+    assert!(unknown_run.expect_failure().contains("must not be repeated"), "{}", unknown_run.expect_failure());
 }
 
 #[test]
@@ -509,7 +509,7 @@ fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
     run.decide(&gate, decided(Verdict::Skip));
     run.reply(&format!("{sub}/.turn-2"), 1, "not refunded");
     run.reply("lead/.turn-3", 1, "all done");
-    assert_eq!(run.succeeded(), "all done");
+    assert_eq!(run.expect_success(), "all done");
 }
 
 #[test]
@@ -522,7 +522,7 @@ fn the_answer_of_a_step_that_called_tools_is_its_last_text() {
     let mut run = TestRun::of(spec);
     turn(&mut run, "handle", &[("c1", "lookup", "{}")]);
     run.reply("handle/.turn-2", 1, "done");
-    assert_eq!(run.succeeded(), "done!");
+    assert_eq!(run.expect_success(), "done!");
     assert_eq!(run.record("handle/.answer").phase, StepPhase::Succeeded);
 }
 

@@ -182,7 +182,7 @@ fn an_unknown_outcome_fails_the_run_when_its_gate_does_not_apply() {
     let mut run = run(json!([errors]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
     run.fail(PAY, 1, false, true);
-    assert!(run.failed().contains("must not be repeated"), "{}", run.failed());
+    assert!(run.expect_failure().contains("must not be repeated"), "{}", run.expect_failure());
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn a_retry_of_a_turn_does_not_restart_the_called_agent() {
         result: Err(timeout_failure()),
         at,
     }]);
-    run.later(5);
+    run.wait(5);
     assert_eq!((run.open().len(), run.calls()), (0, vec![format!("{sub_path}/.turn-2@2")]));
 }
 
@@ -438,7 +438,7 @@ fn arguments_that_cost_too_much_are_an_error_result_at_every_replay() {
     assert_eq!(run.record(&check).phase, StepPhase::Failed);
     assert_eq!(result(&run, "handle/.turn-2", "c1"), "Error: the arguments cost too much to check: it took too long");
     run.reply("handle/.turn-2", 1, "done");
-    assert_eq!(run.succeeded(), "done");
+    assert_eq!(run.expect_success(), "done");
 }
 
 #[test]
@@ -455,7 +455,7 @@ fn a_failed_call_fails_the_run_after_the_other_calls_of_its_turn() {
     run.fail("handle/.turn-1/.call-2/send", 1, false, true);
     assert_eq!((run.open(), run.transition.end.is_none()), (vec![GATE.to_owned()], true));
     run.decide(GATE, decided(Verdict::Skip));
-    assert!(run.failed().contains("must not be repeated"), "{}", run.failed());
+    assert!(run.expect_failure().contains("must not be repeated"), "{}", run.expect_failure());
 }
 
 #[test]

@@ -361,7 +361,7 @@ fn a_retry_of_the_agents_step_does_not_pay_again() {
     refund_again(&mut run, "handle", "c1");
     run.reply(PAY, 1, "paid");
     run.fail("handle/.turn-2", 1, true, false);
-    run.later(600);
+    run.wait(600);
     assert_eq!(run.calls(), ["handle/.turn-2@2"], "the turn is made once more");
     refund_in_second_attempt(&mut run);
     assert!(is_repetition_notice(&result(&run, "handle/.turn-3", "c2")));

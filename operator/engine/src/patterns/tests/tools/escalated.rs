@@ -91,9 +91,9 @@ fn each_other_verdict_answers_the_agent_or_ends_the_run() {
     let mut run = rejected_three_times(json!([money(), error_gate(json!({}))]));
     run.decide(ERROR_GATE, decided(Verdict::Reject));
     assert!(
-        run.failed().contains("calls of refund were rejected 3 times in this run; given up at gate help"),
+        run.expect_failure().contains("calls of refund were rejected 3 times in this run; given up at gate help"),
         "{}",
-        run.failed()
+        run.expect_failure()
     );
 
     let mut run = rejected_three_times(json!([money(), error_gate(json!({}))]));

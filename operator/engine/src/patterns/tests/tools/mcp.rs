@@ -130,7 +130,7 @@ fn the_tools_of_a_server_are_listed_once_and_read_from_the_journal() {
     assert_eq!(result(&run, "handle/.turn-2", "c1"), "ACME");
     // Another process has only the journal, and plans again.
     run.plan = plan_of(spec(json!({"only": ["get_*", "refund"], "read": ["get_*"]}), json!([])));
-    run.later(1);
+    run.wait(1);
     assert_eq!(run.calls(), ["handle/.turn-2@1"]);
     assert_eq!(offered_tools(&run, "handle/.turn-2"), ["crm__get_customer", "crm__refund"]);
 }
@@ -279,7 +279,7 @@ fn a_server_whose_tools_keep_changing_fails_the_step() {
             finish_listing(&mut run, &format!(".tools/crm#{}", visit + 1), &[definition("refund", &visit.to_string())]);
         }
     }
-    assert!(run.failed().contains("changed 4 times in this run"), "{}", run.failed());
+    assert!(run.expect_failure().contains("changed 4 times in this run"), "{}", run.expect_failure());
     assert!(run.record("handle/.turn-5").error.as_ref().unwrap().is(FailureClass::ToolChanged));
 }
 
@@ -295,7 +295,7 @@ fn a_listed_tool_that_the_catalogue_lacks_fails_the_step() {
         spec["agents"][0]["tools"] = tools;
         let mut run = TestRun::of(spec);
         finish_listing(&mut run, TOOLS, &[definition("get_customer", "Finds.")]);
-        assert!(run.failed().contains("has no tool crm.refund"), "{}", run.failed());
+        assert!(run.expect_failure().contains("has no tool crm.refund"), "{}", run.expect_failure());
         assert!(run.record("handle").error.as_ref().unwrap().is(FailureClass::ToolMissing));
     }
 }
@@ -316,13 +316,13 @@ fn a_tool_that_vanished_is_not_offered_any_more() {
 fn a_server_that_is_away_fails_the_turn_and_retry_applies() {
     let mut run = TestRun::of(spec(json!({}), json!([])));
     fail_call(&mut run, TOOLS, 1, FailureClass::Unreachable, BTreeMap::new());
-    assert!(run.failed().contains("the tools of the server crm cannot be listed"), "{}", run.failed());
+    assert!(run.expect_failure().contains("the tools of the server crm cannot be listed"), "{}", run.expect_failure());
     assert!(run.record("handle").error.as_ref().unwrap().is(FailureClass::Unreachable));
     let mut spec = spec(json!({}), json!([]));
     spec["steps"][0]["retry"] = json!({"limit": 1});
     let mut run = TestRun::of(spec);
     fail_call(&mut run, TOOLS, 1, FailureClass::Unreachable, BTreeMap::new());
-    run.later(10);
+    run.wait(10);
     assert_eq!(run.calls(), [".tools/crm@2"]);
     run.reply(TOOLS, 2, r#"{"tools":[]}"#);
     assert_eq!(run.calls(), ["handle@2"]);
@@ -336,7 +336,7 @@ fn a_call_whose_outcome_is_unknown_is_not_repeated() {
     run.approve(GATE);
     assert!(!call_at(&run, CALL).idempotent);
     run.fail(CALL, 1, false, true);
-    assert!(run.failed().contains("the call must not be repeated"), "{}", run.failed());
+    assert!(run.expect_failure().contains("the call must not be repeated"), "{}", run.expect_failure());
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn a_step_calls_a_tool_without_a_model_and_its_gate_shows_the_definition() {
         (vec!["pay@2".to_owned()], digest_of_refund("Refunds twice."))
     );
     run.reply("pay", 2, "done");
-    assert_eq!(run.succeeded(), "done");
+    assert_eq!(run.expect_success(), "done");
 }
 
 #[test]
@@ -424,10 +424,10 @@ fn a_pinned_step_runs_only_with_the_pinned_definition() {
     assert!(sent_call(&run, "pay").is_compared);
     let mut run = TestRun::of(spec_with_step(pins, json!([])));
     finish_listing(&mut run, TOOLS, &[definition("refund", "Refunds twice.")]);
-    assert!(run.failed().contains("its definition is not pinned"), "{}", run.failed());
+    assert!(run.expect_failure().contains("its definition is not pinned"), "{}", run.expect_failure());
     let mut run = TestRun::of(spec_with_step(json!({"read": ["*"]}), json!([])));
     finish_listing(&mut run, TOOLS, &[definition("get_customer", "Finds.")]);
-    assert!(run.failed().contains("has no tool refund"), "{}", run.failed());
+    assert!(run.expect_failure().contains("has no tool refund"), "{}", run.expect_failure());
 }
 
 #[test]
@@ -457,7 +457,7 @@ fn definitions_that_are_too_long_for_a_model_fail_the_turn() {
     let mut run = TestRun::of(spec(json!({}), gate_of_all_tools(json!({}))));
     let tools: Vec<_> = (0..12).map(|at| definition(&format!("tool_{at}"), &"x".repeat(12_000))).collect();
     finish_listing(&mut run, TOOLS, &tools);
-    assert!(run.failed().contains("at most 131072"), "{}", run.failed());
+    assert!(run.expect_failure().contains("at most 131072"), "{}", run.expect_failure());
 }
 
 #[test]

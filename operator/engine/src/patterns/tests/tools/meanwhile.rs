@@ -83,14 +83,14 @@ fn a_retry_is_not_made_when_an_equal_call_was_made_in_its_pause() {
     fail_call(&mut run, &clerk_path(1, "pay"), 1, "Unreachable", &[], true);
     assert!(run.calls().contains(&format!("{}@1", clerk_path(2, "pay"))), "nothing was sent: {:?}", run.calls());
     run.reply(&clerk_path(2, "pay"), 1, "paid");
-    run.later(20);
+    run.wait(20);
     assert!(!run.calls().iter().any(|call| call.contains("/pay@")), "{:?}", run.calls());
     assert!(is_repetition_notice(&result(&run, "handle/.turn-1/.call-1/clerk/.turn-2", "c")));
     // The valid counterpart: no call was made in the pause.
     let mut run = run_of_two_refunds(json!([]), retry);
     fail_call(&mut run, &clerk_path(1, "pay"), 1, "Unreachable", &[], true);
     fail_call(&mut run, &clerk_path(2, "pay"), 1, "Invalid", &[], false);
-    run.later(20);
+    run.wait(20);
     assert!(run.calls().contains(&format!("{}@2", clerk_path(1, "pay"))), "{:?}", run.calls());
 }
 
@@ -105,7 +105,7 @@ fn an_approval_covers_no_retry_after_an_equal_call_was_made() {
     assert_eq!(run.open(), [clerk_path(2, ".gate#2")], "people did not know of the first attempt");
     run.approve(&clerk_path(2, ".gate#2"));
     run.reply(&clerk_path(2, "pay"), 1, "paid");
-    run.later(20);
+    run.wait(20);
     assert!(!run.calls().iter().any(|call| call.contains("/pay@")), "{:?}", run.calls());
     assert_eq!(run.open(), [clerk_path(1, ".gate#2")]);
 }

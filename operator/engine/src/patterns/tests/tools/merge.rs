@@ -237,7 +237,7 @@ fn one_gate_can_require_a_reason_and_stop_on_reject() {
         let mut run = call_refund(json!([refund_gate("one", one), refund_gate("two", two)]));
         assert_eq!(run.asked(GATE).request.require_reason, Some(true));
         run.decide(GATE, decided(Verdict::Reject));
-        assert!(run.rejected().contains("Reject"), "{}", run.rejected());
+        assert!(run.expect_rejection().contains("Reject"), "{}", run.expect_rejection());
     }
 }
 

@@ -22,18 +22,18 @@ fn a_turn_without_memory_is_repeated_without_a_limit() {
     for attempt in 1..=10 {
         assert_eq!(run.calls(), [format!("handle/.turn-2@{attempt}")]);
         fail_call(&mut run, "handle/.turn-2", attempt, "TooLarge", &[], true);
-        run.later(3600);
+        run.wait(3600);
     }
     assert_eq!(result(&run, "handle/.turn-2", "c1"), "paid", "what it was told stays the same");
     run.reply("handle/.turn-2", 11, "done");
-    assert_eq!(run.succeeded(), "done");
+    assert_eq!(run.expect_success(), "done");
 }
 
 #[test]
 fn an_answer_above_the_size_limit_is_not_requested_again() {
     let mut run = run_after_payment(|_| {});
     fail_call(&mut run, "handle/.turn-2", 1, "TooLarge", &[], false);
-    run.later(3600);
+    run.wait(3600);
     assert!(run.calls().is_empty(), "{:?}", run.calls());
 }
 
@@ -43,10 +43,10 @@ fn failures_without_memory_do_not_count_as_attempts() {
     for (attempt, class) in [(1, "TooLarge"), (2, "Unreachable"), (3, "TooLarge")] {
         assert_eq!(run.calls(), [format!("handle/.turn-2@{attempt}")]);
         fail_call(&mut run, "handle/.turn-2", attempt, class, &[], true);
-        run.later(3600);
+        run.wait(3600);
     }
     assert_eq!(run.calls(), ["handle/.turn-2@4"]);
     fail_call(&mut run, "handle/.turn-2", 4, "Unreachable", &[], true);
-    run.later(3600);
+    run.wait(3600);
     assert!(run.calls().is_empty(), "{:?}", run.calls());
 }

@@ -25,7 +25,7 @@ fn replay_with_message(run: &mut TestRun, path: &str, message: &str, next: &str)
     run.journal = Journal::new(last, records);
     run.take(Vec::new());
     assert_eq!(run.calls(), [format!("{next}@1")]);
-    run.later(1);
+    run.wait(1);
     assert_eq!(run.calls(), [format!("{next}@1")]);
 }
 

@@ -105,7 +105,7 @@ fn edited_arguments_that_cost_too_much_are_an_error_result() {
     );
     assert_stop_changes_nothing(&mut run, &check);
     run.reply("handle/.turn-2", 1, "done");
-    assert_eq!(run.succeeded(), "done");
+    assert_eq!(run.expect_success(), "done");
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn an_empty_answer_is_requested_again_with_the_results_of_the_calls() {
         let request = messages_to_agent(&run, "handle/.ask-2").pop().unwrap();
         assert!(request.text.contains("it is empty") && request.text.contains("Answer in words"), "{}", request.text);
         run.reply("handle/.ask-2", 1, "I paid.");
-        assert_eq!(run.succeeded(), "I paid.");
+        assert_eq!(run.expect_success(), "I paid.");
     }
 }
 
@@ -100,7 +100,7 @@ fn a_second_empty_answer_fails_the_step_and_names_its_effects() {
     run.reply("handle/.turn-2/.call-2/pay", 1, "paid");
     run.reply("handle/.turn-3", 1, "");
     run.reply("handle/.ask-2", 1, "");
-    let problem = run.failed();
+    let problem = run.expect_failure();
     assert!(problem.ends_with("it is empty; before that, its agent called refund (2 times)"), "{problem}");
 }
 
@@ -132,7 +132,7 @@ fn the_failure_of_an_empty_answer_names_the_model_and_the_tokens() {
         finish_answer(&mut run, "handle", "", is_cut, tokens);
         finish_answer(&mut run, "handle/.ask-2", "", is_cut, tokens);
         let problem = format!("its answer is not as it should be: it is empty{cause}{remedy}");
-        assert!(run.failed().ends_with(&format!("model m of provider models: {problem}")), "{}", run.failed());
+        assert!(run.expect_failure().ends_with(&format!("model m of provider models: {problem}")), "{}", run.expect_failure());
     }
 }
 
@@ -142,7 +142,7 @@ fn the_failure_of_a_malformed_cut_answer_says_that_it_was_cut() {
     for path in ["handle", "handle/.ask-2", "handle/.ask-3"] {
         finish_answer(&mut run, path, r#"{"paid": "#, true, (64, 0));
     }
-    assert!(run.failed().ends_with(": it was cut at maxTokens; raise maxTokens of agent clerk"), "{}", run.failed());
+    assert!(run.expect_failure().ends_with(": it was cut at maxTokens; raise maxTokens of agent clerk"), "{}", run.expect_failure());
 }
 
 /// Returns a run with a gate about the answer of its agent, and another about a text that is rendered from it.
@@ -182,7 +182,7 @@ fn a_request_says_that_the_shown_answer_was_cut() {
 fn an_empty_answer_of_a_script_is_accepted() {
     let mut run = TestRun::of(spec(gates(json!([]))));
     run.reply("handle", 1, "");
-    assert_eq!(run.succeeded(), "");
+    assert_eq!(run.expect_success(), "");
 }
 
 /// Fails each attempt at a turn until no further attempt follows, and returns the number of attempts.
@@ -192,7 +192,7 @@ fn count_attempts(run: &mut TestRun, path: &str, class: &str, facts: &[(&str, &s
             return attempt - 1;
         }
         fail_call(run, path, attempt, class, facts, true);
-        run.later(3600);
+        run.wait(3600);
     }
     panic!("it never ends")
 }
@@ -261,5 +261,5 @@ fn the_fourth_request_about_a_failure_does_not_offer_retry() {
         let verdict = if visit < 4 { Verdict::Retry } else { Verdict::Skip };
         run.decide(&path, decided(verdict));
     }
-    assert_eq!(run.succeeded(), "");
+    assert_eq!(run.expect_success(), "");
 }

@@ -107,7 +107,7 @@ mod of_a_call {
     fn reject_ends_the_run_where_the_gate_says_stop() {
         let mut run = run_with_call(json!({"onReject": "stop"}));
         run.decide(GATE, outcome_with_texts(Verdict::Reject));
-        assert!(run.rejected().contains("not this customer"), "{}", run.rejected());
+        assert!(run.expect_rejection().contains("not this customer"), "{}", run.expect_rejection());
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod of_a_question {
     fn reject_ends_the_run_where_the_gate_says_stop() {
         let mut run = run_with_question(json!({"allowedVerdicts": ["Respond", "Reject"], "onReject": "stop"}));
         run.decide(GATE, outcome_with_texts(Verdict::Reject));
-        assert!(run.rejected().contains("not this customer"));
+        assert!(run.expect_rejection().contains("not this customer"));
     }
 
     #[test]

@@ -49,13 +49,13 @@ fn a_gate_decides_only_about_the_attempt_that_it_asked_about() {
         let mut run = run_with_gate(json!({"retry": {"limit": 1, "backoff": {"base": "1m", "jitter": 0}}}));
         fail_listing(&mut run, 1);
         assert_eq!((run.calls(), run.open()), (Vec::new(), Vec::new()), "it waits as `retry` says");
-        run.later(120);
+        run.wait(120);
         assert_eq!(run.calls(), [".tools/crm@2"]);
         answer_listing(&mut run, 2);
         assert_eq!(run.open(), [START]);
         run.decide(START, decided(verdict));
         assert_eq!((run.calls(), run.open()), (calls, Vec::new()), "{verdict:?}");
-        run.later(1);
+        run.wait(1);
         assert_eq!(run.journal.get("pay", 1).unwrap().phase, StepPhase::Failed);
         if verdict == Verdict::Skip {
             assert_eq!(run.record("pay").phase, StepPhase::Skipped);
@@ -72,7 +72,7 @@ fn a_skipped_step_does_not_fail_because_of_an_outage() {
         let mut run = TestRun::of(spec);
         fail_listing(&mut run, 1);
         assert_eq!(run.record("pay").phase, StepPhase::Skipped);
-        assert_eq!(run.succeeded(), "");
+        assert_eq!(run.expect_success(), "");
     }
 }
 

@@ -172,7 +172,7 @@ fn a_call_that_waits_for_days_is_sent_as_it_was_approved() {
     let lookup = "handle/.turn-1/.call-2/crm.get_customer";
     assert_eq!((run.open(), run.calls()), (vec![GATE.to_owned()], vec![format!("{lookup}@1")]));
     run.reply(lookup, 1, "ACME");
-    run.later(5 * 24 * 3600);
+    run.wait(5 * 24 * 3600);
     assert_eq!((run.open(), run.calls()), (vec![GATE.to_owned()], Vec::new()), "nothing is asked again meanwhile");
     run.approve(GATE);
     let call = sent_call(&run, CALL);
@@ -327,7 +327,7 @@ fn an_answer_with_a_call_and_a_text_is_a_call() {
     assert_eq!(run.asked(GATE).request.says.as_deref(), Some("All is refunded."));
     run.decide(GATE, decided(Verdict::Skip));
     run.reply("handle/.turn-2", 1, "Nothing was refunded.");
-    assert_eq!(run.succeeded(), "Nothing was refunded.");
+    assert_eq!(run.expect_success(), "Nothing was refunded.");
 }
 
 #[test]
@@ -564,7 +564,7 @@ fn a_catalogue_that_cannot_be_read_offers_nothing() {
     for catalogue in ["no JSON", "[]", "{}", r#"{"tools":[{"name":"a"},{"name":"a"}]}"#] {
         let mut run = TestRun::of(spec(json!({}), gate_of_all_tools(json!({}))));
         run.reply(TOOLS, 1, catalogue);
-        assert!(run.failed().contains("the recorded tools of the server crm cannot be read"), "{}", run.failed());
+        assert!(run.expect_failure().contains("the recorded tools of the server crm cannot be read"), "{}", run.expect_failure());
         assert!(run.record("handle").error.as_ref().unwrap().is(FailureClass::Malformed), "{catalogue}");
     }
 }
@@ -578,7 +578,7 @@ fn a_replay_requests_no_tools_at_any_point_of_a_run() {
     run.reply(CALL, 1, "paid");
     points.push(run.journal.clone());
     run.reply("handle/.turn-2", 1, "done");
-    assert_eq!(run.succeeded(), "done");
+    assert_eq!(run.expect_success(), "done");
     for journal in points {
         // The process that takes over has no plan yet.
         run.plan = plan_of(spec(json!({}), gate_of_all_tools(json!({}))));
