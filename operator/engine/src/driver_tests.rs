@@ -18,11 +18,13 @@ fn run_with_started_call() -> TestRun {
     run
 }
 
+/// Returns the loop of transitions of a run, with the values that it has cached.
 fn drive(run: &TestRun, values: Blobs) -> TransitionLoop {
     let now = Now::new(run.clock, "epoch");
     TransitionLoop::new(Arc::new(run.plan.clone()), run.control, run.journal.clone(), Vec::new(), Arc::new(values), now)
 }
 
+/// Evaluates one round of a loop. `in_flight`: whether the process has every call in flight.
 fn evaluate_round(rounds: &mut TransitionLoop, process: &str, in_flight: bool) -> Round {
     let transition = rounds.evaluation()();
     rounds.on_evaluated(transition, process, |_| in_flight).unwrap()
@@ -38,7 +40,7 @@ fn a_call_of_an_earlier_process_that_must_not_be_repeated_has_an_unknown_outcome
 }
 
 #[test]
-fn a_call_of_this_process_goes_on() {
+fn a_call_in_flight_of_this_process_continues() {
     let mut rounds = drive(&run_with_started_call(), Blobs::new());
     let Round::Commit(transition) = evaluate_round(&mut rounds, "first", true) else { panic!("no transition") };
     assert_eq!(transition.calls().map(Call::key).collect::<Vec<_>>(), [("pay".to_owned(), 1)]);
@@ -78,7 +80,7 @@ fn a_value_that_is_never_fetched_ends_the_loop_with_an_error() {
 }
 
 #[test]
-fn a_step_that_costs_too_much_is_blamed_once() {
+fn a_step_that_costs_too_much_fails_once() {
     let mut rounds = drive(&run_with_started_call(), Blobs::new());
     let part = Part::step("pay", 1);
     let fact = Fact::TooCostly { path: "pay".into(), attempt: 1, why: "too long".into() };
@@ -106,16 +108,16 @@ fn a_result_is_kept_until_the_journal_that_holds_it_is_committed() {
     assert!(calls.is_empty());
 }
 
-/// Returns a run after a turn in which an agent called each of these tools once. The calls without a gate are in
-/// flight: `read` and `also` can be repeated, `write` must not be. A gate asks about `asked`.
+/// Returns a run after a turn in which an agent called each of the tools `tools` once. The calls without a gate are in
+/// flight. The calls of `read` and `also` can be repeated, and a call of `write` cannot. A gate asks about `asked`.
 fn run_with_calls(tools: &[&str]) -> TestRun {
     let tool = |name: &str| json!({"name": name, "step": format!("{name}-it"), "description": name, "effects": "read"});
-    let all = ["read", "also", "write", "asked"].map(tool);
+    let all_tools = ["read", "also", "write", "asked"].map(tool);
     let get = |name: &str| json!({"name": format!("{name}-it"), "http": {"url": "http://x/"}});
     let mut run = TestRun::of(json!({
         "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
         "agents": [{"name": "clerk", "tools": ["read", "also", "write", "asked"]}],
-        "tools": all,
+        "tools": all_tools,
         "gates": [{"name": "one", "type": "specificTools", "tools": ["asked"], "hitl": gate(json!({}))}],
         "steps": [
             agent("handle", "clerk", "help"), get("read"), get("also"), get("asked"),
@@ -130,14 +132,14 @@ fn run_with_calls(tools: &[&str]) -> TestRun {
     run
 }
 
+/// Marks every call of the transition as started by the process `first`.
 fn start_all(run: &mut TestRun) {
     let keys: Vec<_> = run.transition.calls().map(Call::key).collect();
     keys.into_iter().for_each(|(path, attempt)| run.transition.mark_started(&path, attempt, "first"));
     run.commit();
 }
 
-/// Returns the number and bytes of the results that can wait for a commit when these calls of the turn have ended with
-/// `text`.
+/// Returns the number and bytes of the results that can wait for a commit, after `calls` of the turn ended with `text`.
 fn results_that_can_wait(run: &TestRun, calls: &[&str], text: &str) -> Option<(usize, usize)> {
     let end = |call: &&str| {
         let reply = Reply { response: json!(text), ..Reply::default() };
@@ -151,7 +153,7 @@ fn results_that_can_wait(run: &TestRun, calls: &[&str], text: &str) -> Option<(u
 }
 
 #[test]
-fn the_end_of_a_call_that_can_be_repeated_can_wait_while_its_siblings_run() {
+fn the_end_of_a_repeatable_call_can_wait_while_other_calls_run() {
     let run = run_with_calls(&["read", "also", "write"]);
     assert_eq!(results_that_can_wait(&run, &[".call-1/read-it"], "found"), Some((1, 5)));
     assert_eq!(results_that_can_wait(&run, &[".call-1/read-it", ".call-2/also-it"], &"x".repeat(2000)), Some((2, 4000)));
@@ -181,7 +183,7 @@ fn an_end_after_which_something_starts_cannot_wait() {
 }
 
 #[test]
-fn the_end_of_a_step_that_is_no_call_of_an_agent_cannot_wait() {
+fn the_end_of_a_step_without_an_agent_cannot_wait() {
     let step = |branch: &str| json!({"name": "get", "branch": branch, "http": {"url": "http://x/"}});
     let mut run = TestRun::of(json!({"pattern": {"parallel": {}}, "steps": [step("one"), step("two")]}));
     start_all(&mut run);
@@ -194,7 +196,7 @@ fn the_end_of_a_step_that_is_no_call_of_an_agent_cannot_wait() {
 }
 
 #[test]
-fn the_oldest_result_is_known_while_further_results_follow() {
+fn the_oldest_result_is_returned_while_further_results_follow() {
     let mut calls = CallsInFlight::<()>::default();
     let at = |seconds| crate::tests::test_run::start().after(std::time::Duration::from_secs(seconds));
     let key = |name: &str| (name.to_owned(), 1);

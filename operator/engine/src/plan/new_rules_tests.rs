@@ -5,7 +5,7 @@ use signoff_api::Verdict;
 
 use super::*;
 
-/// Returns a gate with a question and these fields.
+/// Returns a step list with one gate, whose form has a question. `more`: further fields of the gate.
 fn gate_with_question(question: Value, more: Value) -> Value {
     let mut hitl = json!({
         "prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}], "form": {"questions": [question]},
@@ -73,7 +73,7 @@ fn a_second_review_of_the_same_text_that_offers_modify_is_a_warning() {
     assert_eq!(warnings(apart), [""; 0]);
 }
 
-/// Returns the plan of a spec, accepted before or not.
+/// Returns the plan of a spec, or its errors. `accepted`: whether the run was accepted before.
 fn plan_of(spec: &Value, accepted: bool) -> Result<Plan, Vec<String>> {
     let status = if accepted { json!({"specDigest": Digest::errors_of_size(b"")}) } else { json!({}) };
     let workflow = serde_json::from_value(json!({
@@ -83,6 +83,7 @@ fn plan_of(spec: &Value, accepted: bool) -> Result<Plan, Vec<String>> {
         .map_err(|found| found.iter().map(ToString::to_string).collect())
 }
 
+/// Returns a spec with the request `look`, whose answer has a schema, and a POST with the condition `skip_if`.
 fn spec_with_lookup(schema: Option<Value>, skip_if: &str) -> Value {
     let mut look = json!({"name": "look", "http": {"url": "http://x.svc/"}});
     if let Some(schema) = schema {
@@ -307,7 +308,7 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
     }
 }
 
-/// Returns a request with these fields, with one entry `crm` in `spec.secrets`.
+/// Returns a spec with a request and one entry `crm` in `spec.secrets`. `more`: further fields of the request.
 fn spec_with_secret(more: Value) -> Value {
     let mut http = json!({"url": "https://crm.example.com/orders"});
     http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -24,6 +24,7 @@ fn errors(spec: Value) -> Vec<String> {
     }
 }
 
+/// Returns the errors of a spec with an agent `writer`, an input and the steps `steps`.
 fn errors_of_steps(steps: Value) -> Vec<String> {
     errors(json!({
         "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
@@ -31,6 +32,7 @@ fn errors_of_steps(steps: Value) -> Vec<String> {
     }))
 }
 
+/// Returns the errors of a spec with a gate at the end. `more`: further fields of the gate.
 fn errors_of_gate(more: Value) -> Vec<String> {
     let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}]});
     for (key, value) in more.as_object().unwrap() {
@@ -289,7 +291,7 @@ fn the_digest_of_a_spec_ignores_only_the_mutable_fields() {
     assert_ne!(one, digest(json!({"requestedBy": "mallory", "steps": steps("x")})));
 }
 
-/// Returns the errors of a spec with this size as JSON, in bytes. Most of it is in the inputs.
+/// Returns the errors of a spec of `bytes` bytes as JSON. Most bytes are in the inputs.
 fn errors_of_size(bytes: usize) -> Vec<String> {
     let spec = |fill: usize| {
         json!({

@@ -123,7 +123,7 @@ fn an_escalation_of_one_policy_does_not_answer_an_equal_gate_of_another() {
 }
 
 #[test]
-fn the_gate_about_failures_of_a_tool_needs_an_equal_gate_of_a_policy_too() {
+fn an_escalation_of_a_tool_needs_the_quorum_of_an_equal_policy_gate() {
     let mut own = author_hitl(2);
     own["allowedVerdicts"] = json!(["Retry", "Skip", "Reject", "Abort"]);
     let own = json!([{"name": "guard", "type": "errorEscalation", "hitl": own}]);
@@ -261,7 +261,7 @@ proptest! {
 }
 
 #[test]
-fn without_a_policy_the_same_calls_do_run_unasked_so_that_the_law_is_not_empty() {
+fn calls_run_without_an_approval_if_there_is_no_policy() {
     let mut spec = spec([None; 3], json!([]));
     apply_addition(&mut spec, (0, 2, 0, false), 0);
     assert!(find_unasked_call(&no_policies(), spec, |_| true).is_some());

@@ -61,7 +61,7 @@ pub(super) fn agent_chain(step: Value, gates: Value) -> Value {
 }
 
 #[test]
-fn a_status_that_is_no_known_failure_is_followed_by_another_approval() {
+fn an_attempt_after_an_unknown_failure_needs_another_approval() {
     let step = json!({"http": {"method": "PUT", "url": "https://a.org/", "expect": {"status": [299]}}, "retry": {"limit": 20}});
     let unknown = ("outcomeUnknown", "true");
     for (status, further, is_known) in [
@@ -204,7 +204,7 @@ fn every_attempt_that_another_gate_ordered_is_approved_again() {
 }
 
 #[test]
-fn a_retry_that_a_timeout_ordered_asks_people_and_theirs_is_approved_again() {
+fn a_retry_by_a_timeout_asks_people_whose_retry_is_approved_again() {
     let policies = release_policy(json!(["http"]));
     let mut run = PolicyRun::of(&policies, post_chain(json!({}), own_gates("errorEscalation")));
     run.decide(&policies, "release-pay", Verdict::Approve);
@@ -221,7 +221,7 @@ fn a_retry_that_a_timeout_ordered_asks_people_and_theirs_is_approved_again() {
 }
 
 #[test]
-fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() {
+fn shown_attempts_need_no_second_approval_after_a_known_failure() {
     let policies = release_policy(json!(["http"]));
     let step = json!({"http": {"url": "https://a.org/"}, "retry": {"limit": 2, "backoff": {"base": "1ms"}}});
     let mut run = PolicyRun::of(&policies, post_chain(step, json!([])));
@@ -270,7 +270,7 @@ fn a_modify_of_the_policys_people_is_shown_at_every_gate_of_a_policy() {
 }
 
 #[test]
-fn skip_at_a_policys_gate_leaves_the_step_out() {
+fn skip_at_a_policys_gate_skips_the_step() {
     let policies = release_policy(json!(["http"]));
     let mut run = PolicyRun::of(&policies, post_chain(json!({}), json!([])));
     run.decide(&policies, "release-pay", Verdict::Skip);
@@ -278,7 +278,7 @@ fn skip_at_a_policys_gate_leaves_the_step_out() {
 }
 
 #[test]
-fn a_step_that_is_skipped_or_cannot_be_rendered_is_not_asked_about_and_does_not_run() {
+fn a_skipped_or_unrenderable_step_asks_no_gate_and_does_not_run() {
     let policies = release_policy(json!(["http"]));
     let mut run = PolicyRun::of(&policies, post_chain(json!({"skipIf": "true"}), json!([])));
     assert!(run.asks().is_empty() && run.calls().is_empty());
@@ -325,7 +325,7 @@ fn a_reason_at_the_gate_does_not_change_the_approved_call() {
 }
 
 #[test]
-fn a_final_response_that_is_made_again_is_approved_too() {
+fn a_revision_of_the_final_response_needs_an_approval() {
     let policies = release_policy(json!(["egress"]));
     let mut gates = own_gates("finalResponse");
     gates[0]["hitl"]["allowedVerdicts"] = json!(["Approve", "Retry", "Reject"]);
@@ -339,7 +339,7 @@ fn a_final_response_that_is_made_again_is_approved_too() {
 }
 
 #[test]
-fn a_value_that_an_author_lets_people_replace_is_shown_as_it_was_replaced() {
+fn a_value_that_people_replaced_is_shown_at_a_policys_gate() {
     let policies = release_policy(json!(["http"]));
     let review = gate(json!({"allowedVerdicts": ["Approve", "Modify"]}));
     let mut run = PolicyRun::start(
@@ -354,7 +354,7 @@ fn a_value_that_an_author_lets_people_replace_is_shown_as_it_was_replaced() {
 }
 
 #[test]
-fn egress_means_everything_that_leaves_the_operator_and_no_container() {
+fn egress_covers_requests_and_agents_and_no_containers() {
     let policies = release_policy(json!(["egress"]));
     let run = PolicyRun::of(&policies, agent_chain(json!({}), json!([])));
     run.assert_shows("release-pay", "provider:");
@@ -366,7 +366,7 @@ fn egress_means_everything_that_leaves_the_operator_and_no_container() {
 }
 
 #[test]
-fn a_policy_that_comes_or_goes_rewrites_nothing_of_a_run_under_way() {
+fn an_added_or_removed_policy_keeps_the_decisions_of_a_run() {
     let (none, other) = (Policies::default(), cluster(&[("prod", json!({"gates": {"maxTimeout": "1h"}}))]));
     let mut spec = post_chain(json!({}), own_gates("stepStart"));
     spec["steps"].as_array_mut().unwrap().push(json!({"name": "wait", "hitl": gate(json!({}))}));
@@ -384,7 +384,7 @@ fn a_policy_that_comes_or_goes_rewrites_nothing_of_a_run_under_way() {
 }
 
 #[test]
-fn a_policys_gate_with_a_form_is_approved_by_an_answer_to_it() {
+fn a_policys_gate_with_a_form_is_approved_by_an_answer() {
     let form = json!({"questions": [{"id": "ticket"}]});
     let step = json!({"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({"form": form}))});
     let policies = cluster(&[("prod", json!({"steps": [step]}))]);
@@ -400,7 +400,7 @@ fn a_policys_gate_with_a_form_is_approved_by_an_answer_to_it() {
 }
 
 #[test]
-fn an_attempt_after_an_outcome_that_is_not_known_is_approved_again_also_within_the_retries() {
+fn a_retry_after_an_unknown_outcome_needs_another_approval() {
     let policies = release_policy(json!(["http"]));
     let step =
         json!({"http": {"method": "PUT", "url": "https://a.org/"}, "retry": {"limit": 2, "backoff": {"base": "1ms"}}});
@@ -420,7 +420,7 @@ fn an_attempt_after_an_outcome_that_is_not_known_is_approved_again_also_within_t
 }
 
 #[test]
-fn a_long_header_does_not_push_the_body_out_of_sight() {
+fn a_long_header_does_not_hide_the_body() {
     let policies = release_policy(json!(["egress"]));
     let pad = "p".repeat(5400);
     let step = |pad: &str| {
@@ -445,7 +445,7 @@ fn a_long_header_does_not_push_the_body_out_of_sight() {
 }
 
 #[test]
-fn a_long_system_prompt_does_not_push_the_input_out_of_sight() {
+fn a_long_system_prompt_does_not_hide_the_input() {
     let policies = release_policy(json!(["egress"]));
     let spec = |system: &str| {
         let mut spec = agent_chain(json!({"agent": {"name": "writer", "input": "send 42000 to evil"}}), json!([]));

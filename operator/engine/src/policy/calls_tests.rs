@@ -144,7 +144,7 @@ fn a_gate_of_the_author_with_the_name_of_a_policys_gate_replaces_nothing() {
 }
 
 #[test]
-fn exceptions_of_the_author_do_not_answer_a_policys_gate() {
+fn exceptions_of_the_author_do_not_apply_to_a_policys_gate() {
     for own in [
         gate_of_every_call(json!(["*"])),
         json!([{"name": "own", "type": "custom", "condition": "false", "hitl": gate(json!({}))}]),
@@ -174,7 +174,7 @@ fn a_call_only_reads_if_its_method_and_its_author_both_say_so() {
 }
 
 #[test]
-fn a_policy_tells_calls_apart_by_kind_method_and_rendered_host() {
+fn a_policy_distinguishes_calls_by_kind_method_and_rendered_host() {
     for (calls, tool, is_asked) in [
         (json!({"kinds": ["http"]}), "refund", true),
         (json!({"kinds": ["http"]}), "note", false),
@@ -199,7 +199,7 @@ fn a_policy_tells_calls_apart_by_kind_method_and_rendered_host() {
 }
 
 #[test]
-fn all_images_of_a_container_are_compared_and_an_unknown_one_matches() {
+fn an_unknown_image_could_match_every_rule_of_images() {
     let rule = |images: Value| serde_json::from_value(json!({"images": images})).unwrap();
     let image = |image: Option<&str>| CallFacts {
         images: image.map(|image| std::collections::BTreeSet::from([image.to_owned()])),
@@ -211,7 +211,7 @@ fn all_images_of_a_container_are_compared_and_an_unknown_one_matches() {
 }
 
 #[test]
-fn every_image_of_a_pod_counts_those_of_its_template_too() {
+fn the_images_of_a_pod_template_are_compared_too() {
     let policies = tool_policy(json!({"never": [{"images": ["*kubectl*"]}]}));
     let with = |template: Value| {
         let mut spec = spec([None; 3], gate_of_every_call(json!([])));
@@ -230,7 +230,7 @@ fn every_image_of_a_pod_counts_those_of_its_template_too() {
 }
 
 #[test]
-fn a_host_that_the_call_brings_is_not_certain_however_its_address_is_written() {
+fn a_host_from_an_argument_is_not_certain_in_any_form_of_url() {
     let policies = cluster(&[(
         "prod",
         json!({"tools": {"requireGate": true}, "steps": [{"name": "guard", "hitl": gate(json!({})),
@@ -248,7 +248,7 @@ fn a_host_that_the_call_brings_is_not_certain_however_its_address_is_written() {
 }
 
 #[test]
-fn a_gate_that_approves_when_its_deadline_passes_is_no_gate_that_always_asks() {
+fn a_gate_that_approves_at_its_deadline_does_not_count_as_asking() {
     let policies = tool_policy(json!({"requireGate": true}));
     let own = |action: &str| json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({"timeout": {"after": "1s", "action": action}}))}]);
     assert_refused(&policies, spec([None; 3], own("Approve")), "spec.tools[2]", "nor the timeout action Approve");
@@ -268,7 +268,7 @@ fn a_gate_that_approves_when_its_deadline_passes_is_no_gate_that_always_asks() {
 }
 
 #[test]
-fn a_forbidden_call_is_refused_before_the_run_where_that_is_certain() {
+fn a_call_that_is_certainly_forbidden_is_refused_before_the_run() {
     let never = |rule: Value| tool_policy(json!({"never": [rule]}));
     let gated_spec = || spec([None; 3], gate_of_every_call(json!([])));
     assert_refused(
@@ -297,7 +297,7 @@ fn a_call_that_is_forbidden_when_rendered_is_refused_without_asking() {
 }
 
 #[test]
-fn a_policy_that_forbids_a_call_after_it_was_approved_stops_it() {
+fn an_approved_call_that_a_policy_forbids_later_does_not_run() {
     for (tool, rule) in [("refund", json!({"methods": ["POST"]})), ("note", json!({"kinds": ["set"]}))] {
         let mut run = run_with_calls(&no_policies(), spec([None; 3], gate_of_every_call(json!([]))), &[tool]);
         run.asked(GATE);
@@ -401,7 +401,7 @@ pub(super) fn nine_gates() -> Value {
 }
 
 #[test]
-fn an_approval_counts_for_the_gates_that_asked_although_a_policy_changes() {
+fn an_approval_counts_only_for_the_gates_that_asked() {
     // With the quorum of the policy nine gates are too many for one request.
     let mut run = run_with_calls(&policy_with_deciders(), spec([None; 3], nine_gates()), &["refund"]);
     assert_eq!(run.asked(GATE).quorums.len(), 9);
@@ -416,7 +416,7 @@ fn an_approval_counts_for_the_gates_that_asked_although_a_policy_changes() {
 }
 
 #[test]
-fn a_call_that_was_approved_and_runs_is_not_asked_about_again_when_a_policy_changes() {
+fn a_running_call_is_not_asked_about_when_a_policy_is_added() {
     let mut run = run_with_calls(&no_policies(), spec([None; 3], nine_gates()), &["refund"]);
     run.decide(&no_policies(), GATE, Verdict::Approve);
     run.take(&policy_with_deciders(), Vec::new());
@@ -472,7 +472,7 @@ fn a_reject_of_the_answer_of_a_tool_ends_the_run_where_a_policy_says_so() {
 }
 
 #[test]
-fn an_accepted_run_goes_on_when_a_policy_requires_more() {
+fn an_accepted_run_continues_when_a_policy_requires_more() {
     let mut run = run_with_calls(&no_policies(), spec([None; 3], gate_of_every_call(json!(["refund"]))), &["note"]);
     run.decide(&tool_policy(json!({"requireGate": true})), GATE, Verdict::Approve);
     assert_eq!(last_result(&run), "noted ");
@@ -506,17 +506,17 @@ fn run_with_escalation(policies: &Policies) -> PolicyRun {
 const ESCALATION: &str = "handle/.turn-4/.call-1/.error";
 
 #[test]
-fn an_escalation_that_could_not_be_asked_is_not_asked_when_a_policy_goes() {
+fn a_refused_escalation_is_not_asked_when_a_policy_is_removed() {
     let mut run = run_with_escalation(&policy_with_deciders());
     assert_eq!((run.asks().len(), run.calls()[0].path.as_str()), (0, "handle/.turn-5"));
     assert_eq!(run.record(ESCALATION).phase, StepPhase::Failed, "with the quorum of the policy they are ten");
     let turn_with_error = run.calls()[0].content.clone();
     run.take(&no_policies(), Vec::new());
-    assert_eq!((run.asks().len(), &run.calls()[0].content), (0, &turn_with_error), "the agent receives the error again");
+    assert_eq!((run.asks().len(), &run.calls()[0].content), (0, &turn_with_error), "the error is sent again");
 }
 
 #[test]
-fn an_escalation_that_was_asked_stands_when_a_policy_comes() {
+fn an_open_escalation_stays_open_when_a_policy_is_added() {
     let mut run = run_with_escalation(&no_policies());
     assert_eq!(run.asked(ESCALATION).quorums.len(), ApprovalRequest::MAX_QUORUMS);
     run.take(&policy_with_deciders(), Vec::new());
@@ -526,14 +526,14 @@ fn an_escalation_that_was_asked_stands_when_a_policy_comes() {
 }
 
 #[test]
-fn an_escalation_whose_request_is_gone_is_not_asked_with_fewer_quorums() {
+fn an_escalation_with_a_missing_request_keeps_all_quorums() {
     let mut run = run_with_escalation(&no_policies());
     run.take(&policy_with_deciders(), vec![Fact::ApprovalMissing { path: ESCALATION.to_owned() }]);
     assert_eq!((run.asks().len(), run.calls()[0].path.as_str()), (0, "handle/.turn-5"));
 }
 
 #[test]
-fn a_request_that_could_not_be_made_is_not_made_when_a_policy_comes() {
+fn a_refused_request_is_not_made_when_a_policy_is_added() {
     let mut gates = nine_gates();
     let names = |from: usize, to: usize| (from..to).map(|n| format!("user-{n}")).collect::<Vec<_>>();
     (gates[0]["hitl"]["excluded"], gates[8]["hitl"]["excluded"]) = (json!(names(0, 20)), json!(names(20, 32)));

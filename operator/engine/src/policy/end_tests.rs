@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{End, Journal};
 
-/// Returns policies, each with a gate of this name at the end of every run.
+/// Returns a policy with a gate of each name at the end of every run.
 fn policies_at_end(names: &[&str]) -> Policies {
     let hitl = gate(json!({"allowedVerdicts": ["Approve", "Reject", "Retry", "Skip"]}));
     let steps: Vec<_> = names.iter().map(|name| json!({"name": name, "at": "End", "hitl": hitl})).collect();
     cluster(&[("prod", json!({"steps": steps}))])
 }
 
-/// Returns a spec with a letter of an agent, and the author's gate before its release.
+/// Returns a spec with a letter of an agent, and a gate of the author before the release, which allows `verdicts`.
 fn spec_with_letter(verdicts: Value) -> Value {
     let mut gates = own_gates("finalResponse");
     gates[0]["hitl"]["allowedVerdicts"] = verdicts;
@@ -80,13 +80,13 @@ fn the_policys_end_gate_shows_a_respond_or_skip_at_the_final_gate() {
         run
     };
     let mut run = start();
-    let said = signoff_api::Outcome {
+    let outcome = signoff_api::Outcome {
         verdict: Some(Verdict::Respond),
         phase: signoff_api::approval::ApprovalPhase::of(Verdict::Respond),
         response: Some("pay evil".into()),
         ..signoff_api::Outcome::default()
     };
-    run.decide_with(&policies, ".final", said);
+    run.decide_with(&policies, ".final", outcome);
     run.assert_shows("end", "pay evil");
     run.decide(&policies, "end", Verdict::Approve);
     run.assert_released("pay evil");

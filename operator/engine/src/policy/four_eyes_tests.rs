@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{Fact, Plan, Settings, tests::test_run::workflow};
 
-/// Returns a draft that is reviewed at the gates `sql` and `prod`.
+/// Returns the steps of a draft that is reviewed at the gates `sql` and `prod`. `prod`: fields of the second gate.
 fn reviewed_steps(prod: Value) -> Value {
     json!([
         {"name": "draft", "set": {"value": "select 1"}},
@@ -29,6 +29,7 @@ fn policy_for_gates(gates: Value) -> Policies {
     cluster(&[("prod", json!({"gates": gates}))])
 }
 
+/// Returns the outcome of a decision by the people `by`, sent by the accounts `via`.
 fn outcome_of(verdict: Verdict, by: &[&str], via: &[&str]) -> Outcome {
     let parameters =
         (verdict == Verdict::Modify).then(|| serde_json::from_value(json!({"response": "select 2"})).unwrap());
@@ -47,7 +48,7 @@ fn decide(run: &mut PolicyRun, policies: &Policies, path: &str, outcome: Outcome
     run.take(policies, vec![Fact::ApprovalDecided { path: path.into(), outcome: Box::new(outcome) }]);
 }
 
-/// Returns the names that `prod` excludes after these decisions at `sql`.
+/// Returns the names that the gate `prod` excludes after the decision `decided` at the gate `sql`.
 fn excluded_at_prod(policies: &Policies, prod: Value, decided: Outcome) -> Vec<String> {
     let mut run = PolicyRun::start(policies, reviewed_steps(prod));
     decide(&mut run, policies, "sql", decided);

@@ -276,7 +276,7 @@ proptest! {
 }
 
 #[test]
-fn a_walk_does_make_calls_so_that_the_law_is_not_empty() {
+fn a_walk_makes_calls() {
     let step = json!({"name": "s0", "http": {"method": "POST", "url": "http://x/"}, "onError": "escalate"});
     let spec = || {
         let mut spec = crate::tests::test_run::of_pattern(json!({"steps": [step, agent_step("s1")]}));

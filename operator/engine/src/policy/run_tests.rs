@@ -51,6 +51,7 @@ impl PolicyRun {
         run
     }
 
+    /// Stores the result of the transition through JSON, as the API server does.
     pub(super) fn commit(&mut self) {
         self.blobs.extend(self.transition.blobs.iter().cloned());
         let records: Vec<StepRecord> =
@@ -78,6 +79,7 @@ impl PolicyRun {
         self.take(policies, vec![Fact::CallFinished { path: path.into(), attempt: 1, result, at: moment() }]);
     }
 
+    /// Returns the requests that the transition asks for.
     pub(super) fn asks(&self) -> Vec<&ApprovalRequest> {
         let asks = self.transition.commands.iter().filter_map(|c| match c {
             Command::Ask(ask) => Some(&ask.request),
@@ -94,6 +96,7 @@ impl PolicyRun {
         calls.collect()
     }
 
+    /// Returns the only request of the transition, which is at `path`.
     #[track_caller]
     pub(super) fn asked(&self, path: &str) -> &ApprovalRequest {
         let asks = self.asks();
@@ -130,6 +133,7 @@ pub(super) fn gate(more: Value) -> Value {
     hitl
 }
 
+/// Returns a policy that adds the gate `check` at `place`.
 pub(super) fn policy_adding_gate(place: Value) -> Policies {
     let mut step = json!({"name": "check", "hitl": gate(json!({}))});
     for (key, value) in place.as_object().unwrap() {

@@ -47,7 +47,7 @@ fn pins_of_refund() -> Value {
     json!({"pins": [{"tool": "refund", "definition": definition_digest("refund")}]})
 }
 
-/// Returns a run whose agent has called a tool of the server.
+/// Returns a run whose agent has called the tools `tools` of the server in one turn.
 fn run_with_calls(policies: &Policies, spec: Value, tools: &[&str]) -> PolicyRun {
     let mut run = PolicyRun::of(policies, spec);
     run.reply(policies, ".tools/crm", &catalogue().to_string());
@@ -226,6 +226,7 @@ fn addition() -> impl Strategy<Value = (usize, bool)> {
     (0_usize..8, any::<bool>())
 }
 
+/// Applies an addition to the spec of a Workflow. `number` is unique among the additions.
 fn apply_addition(spec: &mut Value, (what, flag): (usize, bool), number: usize) {
     let hitl = gate(json!({"approvers": [{"kind": "User", "name": "olga"}]}));
     let allowed = if flag { json!(["crm.*"]) } else { json!(["crm.refund", "crm.get_customer"]) };
@@ -254,7 +255,8 @@ fn apply_addition(spec: &mut Value, (what, flag): (usize, bool), number: usize) 
     }
 }
 
-/// Calls both tools and approves everything. Returns a call that ran without the policy's approvers.
+/// Calls both tools and approves everything. Returns the path of a call that ran without the policy's approvers, or
+/// `None`.
 fn find_unasked_call(policies: &Policies, spec: Value, is_asked: impl Fn(&str) -> bool) -> Option<String> {
     let mut run = run_with_calls(policies, spec, &["get_customer", "refund"]);
     let mut approved = std::collections::BTreeSet::new();
@@ -280,7 +282,8 @@ fn find_unasked_call(policies: &Policies, spec: Value, is_asked: impl Fn(&str) -
     None
 }
 
-/// Returns a policy that demands people before calls, and its calls.
+/// Returns a policy with a gate before calls, and a function that says whether the gate covers the call at a path.
+/// `what` is below 5.
 fn policy_with_calls(what: usize) -> (Value, fn(&str) -> bool) {
     let hitl = gate(json!({}));
     let tool = |calls: Value| json!({"steps": [{"name": "guard", "before": {"kinds": ["tool"], "calls": calls}, "hitl": hitl}]});
@@ -314,7 +317,7 @@ proptest! {
 }
 
 #[test]
-fn without_a_policy_the_same_calls_do_run_unasked_so_that_the_law_is_not_empty() {
+fn calls_run_without_an_approval_if_there_is_no_policy() {
     let mut spec = spec(json!({}), json!([]));
     apply_addition(&mut spec, (0, true), 0);
     assert!(find_unasked_call(&no_policies(), spec, |_| true).is_some());

@@ -12,6 +12,7 @@ pub(super) fn cluster(policies: &[(&str, Value)]) -> Policies {
     policies_of(policies, &[])
 }
 
+/// Returns the policies of a cluster, `wide`, and of a namespace with the label `env: prod`, `own`.
 pub(super) fn policies_of(wide: &[(&str, Value)], own: &[(&str, Value)]) -> Policies {
     let wide: Vec<(&str, ClusterApprovalPolicySpec)> =
         wide.iter().map(|(name, spec)| (*name, serde_json::from_value(spec.clone()).unwrap())).collect();
@@ -21,6 +22,7 @@ pub(super) fn policies_of(wide: &[(&str, Value)], own: &[(&str, Value)]) -> Poli
     Policies::of(&labels, wide.iter().map(|(n, s)| (*n, s)), own.iter().map(|(n, s)| (*n, s)))
 }
 
+/// Returns the `hitl` of a gate as an author writes it. `more`: further fields.
 fn hitl_with(more: Value) -> HitlStep {
     let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "finance"}, {"kind": "User", "name": "alice"}]});
     for (key, value) in more.as_object().unwrap() {
@@ -41,7 +43,7 @@ fn merge_into(policies: &Policies, hitl: &HitlStep, requester: Requester<'_>) ->
     )
 }
 
-/// Returns a gate under one policy named `policy` with these demands.
+/// Returns the gate `hitl` after its merge with one policy named `policy`, which has the requirements `gates`.
 fn merged_gate(gates: Value, hitl: Value) -> EffectiveGate {
     merge_into(&cluster(&[("policy", json!({"gates": gates}))]), &hitl_with(hitl), DANA)
 }
