@@ -161,11 +161,11 @@ fn the_plan_refuses_every_shape_that_admission_refuses() {
     for row in table("workflow") {
         assert_ne!(errors_of_row(&row, "broken"), [] as [String; 0], "{row:#}");
         assert_eq!(errors_of_row(&row, "honest"), [] as [String; 0], "{row:#}");
-        let told = row["rule"].as_str().unwrap();
-        assert!(rules.iter().any(|rule| rule.starts_with(told)), "no rule says: {told}");
+        let message = row["rule"].as_str().unwrap();
+        assert!(rules.iter().any(|rule| rule.starts_with(message)), "no rule says: {message}");
     }
     let tried: Vec<String> = table("workflow").iter().map(|row| row["rule"].as_str().unwrap().to_owned()).collect();
-    let untried: Vec<_> = rules.iter().filter(|rule| !tried.iter().any(|told| rule.starts_with(told))).collect();
+    let untried: Vec<_> = rules.iter().filter(|rule| !tried.iter().any(|message| rule.starts_with(message))).collect();
     assert!(untried.is_empty(), "write a row for each: {untried:#?}");
 }
 
@@ -174,7 +174,7 @@ fn the_tally_counts_no_decision_of_a_shape_that_admission_refuses() {
     let mut rules = std::collections::BTreeSet::new();
     collect_messages(&DECISION, &mut rules);
     let tried: Vec<String> = table("decision").iter().map(|row| row["rule"].as_str().unwrap().to_owned()).collect();
-    let untried: Vec<_> = rules.iter().filter(|rule| !tried.iter().any(|told| rule.starts_with(told))).collect();
+    let untried: Vec<_> = rules.iter().filter(|rule| !tried.iter().any(|message| rule.starts_with(message))).collect();
     assert!(rules.len() >= 8 && untried.is_empty(), "write a row for each: {untried:#?}");
     for row in table("decision") {
         let outcome = |decision: &Value| {

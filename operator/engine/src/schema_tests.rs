@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn compiled(schema: &Value) -> Result<Schema, String> {
+fn compile(schema: &Value) -> Result<Schema, String> {
     Schema::of_value(schema)
 }
 
 fn refusal(schema: &Value) -> String {
-    compiled(schema).err().unwrap_or_else(|| panic!("accepted: {schema}"))
+    compile(schema).err().unwrap_or_else(|| panic!("accepted: {schema}"))
 }
 
 /// Returns the definitions d0 to d`last`, each with two references to the next.
-fn doubling(last: usize, keyword: &str) -> Value {
+fn doubling_schema(last: usize, keyword: &str) -> Value {
     let mut definitions = serde_json::Map::new();
     for at in 0..last {
         let next = json!({"$ref": format!("#/$defs/d{}", at + 1)});
@@ -27,10 +27,10 @@ fn doubling(last: usize, keyword: &str) -> Value {
 #[test]
 fn a_schema_that_doubles_with_every_reference_is_refused_at_once() {
     for keyword in ["anyOf", "allOf", "oneOf", "prefixItems"] {
-        assert!(refusal(&doubling(12, keyword)).contains("more than 5000 values"), "{keyword}");
-        refusal(&doubling(40, keyword));
+        assert!(refusal(&doubling_schema(12, keyword)).contains("more than 5000 values"), "{keyword}");
+        refusal(&doubling_schema(40, keyword));
     }
-    let few = compiled(&doubling(5, "anyOf")).unwrap();
+    let few = compile(&doubling_schema(5, "anyOf")).unwrap();
     assert_eq!((few.is_valid(&json!(1)), few.is_valid(&json!("x"))), (Ok(true), Ok(false)));
 }
 
@@ -66,7 +66,7 @@ fn references_are_to_definitions_of_the_schema_that_do_not_come_back() {
         json!({"type": "integer", "enum": [1, 2], "default": {"$ref": "not one", "$id": "not one"}}),
         json!({"type": ["integer", "object"], "properties": {"$id": {"type": "string"}, "$ref": {"type": "string"}}}),
     ] {
-        let schema = compiled(&schema).unwrap();
+        let schema = compile(&schema).unwrap();
         assert_eq!((schema.is_valid(&json!(1)), schema.is_valid(&json!("x"))), (Ok(true), Ok(false)));
     }
 }
@@ -74,7 +74,7 @@ fn references_are_to_definitions_of_the_schema_that_do_not_come_back() {
 #[test]
 fn size_depth_and_patterns_of_a_schema_are_bounded() {
     let deep = (0..40).fold(json!({}), |inner, _| json!({"items": inner}));
-    compiled(&deep).unwrap();
+    compile(&deep).unwrap();
     let deeper = (0..70).fold(json!({}), |inner, _| json!({"items": inner}));
     assert!(refusal(&deeper).contains("nests deeper than 64"));
     let definitions: serde_json::Map<_, _> =
@@ -99,14 +99,14 @@ fn size_depth_and_patterns_of_a_schema_are_bounded() {
     let many: serde_json::Map<_, _> = (0..40).map(|at| (format!("^a{at}$"), json!({}))).collect();
     assert!(refusal(&json!({"patternProperties": many})).contains("more than 32 patterns"));
     assert!(refusal(&json!({"format": "regex"})).contains("use pattern"));
-    let order = compiled(&json!({"type": "string", "pattern": r"^ORD-\d{4}$"})).unwrap();
+    let order = compile(&json!({"type": "string", "pattern": r"^ORD-\d{4}$"})).unwrap();
     assert_eq!((order.is_valid(&json!("ORD-1234")), order.is_valid(&json!("ORD-12"))), (Ok(true), Ok(false)));
 }
 
 #[test]
 fn the_cost_of_a_validation_is_bounded_by_the_size_of_the_schema() {
     let fields: serde_json::Map<_, _> = (0..500).map(|at| (format!("f{at}"), json!({"type": "integer"}))).collect();
-    let schema = compiled(&json!({"items": {"properties": fields}, "uniqueItems": true})).unwrap();
+    let schema = compile(&json!({"items": {"properties": fields}, "uniqueItems": true})).unwrap();
     let before = budget::charged();
     let few: Vec<Value> = (0..1000).map(|at| json!({"f1": at})).collect();
     assert_eq!(schema.is_valid(&Value::from(few)), Ok(true));
@@ -120,7 +120,7 @@ fn the_cost_of_a_validation_is_bounded_by_the_size_of_the_schema() {
 #[test]
 fn values_validated_by_one_schema_share_its_cost_limit() {
     let enough: Vec<Value> = (0..4000).map(Value::from).collect();
-    let schema = compiled(&json!({"type": "array", "contains": {"enum": enough}})).unwrap();
+    let schema = compile(&json!({"type": "array", "contains": {"enum": enough}})).unwrap();
     let value = json!((0..1000).collect::<Vec<_>>());
     let judged = (0..100).take_while(|_| schema.is_valid(&value).is_ok()).count();
     assert!((5..50).contains(&judged), "{judged}");
@@ -129,7 +129,7 @@ fn values_validated_by_one_schema_share_its_cost_limit() {
 #[test]
 fn a_large_answer_that_fits_no_branch_is_refused_without_a_copy_of_it_for_each_branch() {
     let branches: Vec<Value> = (0..120).map(|at| json!({"const": f64::from(at) + 0.5})).collect();
-    let schema = compiled(&json!({"anyOf": branches})).unwrap();
+    let schema = compile(&json!({"anyOf": branches})).unwrap();
     let (place, problem) = schema.check(&Value::Array(vec![json!(0); 20_000])).unwrap_err();
     assert_eq!((place.as_str(), problem.as_str()), ("", "it does not fit the schema, and is too large to say where"));
     let (place, problem) = schema.check(&json!([0])).unwrap_err();
@@ -138,7 +138,7 @@ fn a_large_answer_that_fits_no_branch_is_refused_without_a_copy_of_it_for_each_b
 
 #[test]
 fn schemas_of_money_lists_and_dates_are_validated_exactly() {
-    let schema = compiled(&json!({
+    let schema = compile(&json!({
         "type": "object",
         "required": ["amount", "tags", "due"],
         "properties": {
@@ -166,5 +166,5 @@ fn a_schema_that_parses_a_text_as_json_repeatedly_is_refused() {
         let said = refusal(&json!({"allOf": [{"type": "string", keyword: value}]}));
         assert!(said.starts_with(&format!("{keyword} is not available in schemas here: leave it out, or")), "{said}");
     }
-    compiled(&json!({"properties": {"contentEncoding": {"type": "string"}}})).unwrap();
+    compile(&json!({"properties": {"contentEncoding": {"type": "string"}}})).unwrap();
 }

@@ -75,8 +75,8 @@ fn add_vote(approval: &mut Approval, key: &str, verdict: &str) {
     vote(approval, key, json!({"verdict": verdict}));
 }
 
-/// Tallies an Approval and stores the new status.
-fn count(approval: &mut Approval, seconds: u64) -> TallyResult {
+/// Tallies an Approval and stores the new status. Checks that a second tally at the same time changes nothing.
+fn tally_and_store(approval: &mut Approval, seconds: u64) -> TallyResult {
     let result = tally(approval, OwnerState::Live, &at(seconds));
     approval.status = Some(result.status.clone());
     let again = tally(approval, OwnerState::Live, &at(seconds));
@@ -91,7 +91,7 @@ fn verdict(approval: &Approval) -> Option<Verdict> {
 #[test]
 fn a_tally_without_votes_changes_nothing() {
     let mut open = approval(json!({}));
-    let result = count(&mut open, 1);
+    let result = tally_and_store(&mut open, 1);
     assert!(!result.changed);
     assert_eq!(result.wake_at, Some(at(60).at));
 }
@@ -100,7 +100,7 @@ fn a_tally_without_votes_changes_nothing() {
 fn one_approve_decides_with_a_threshold_of_one() {
     let mut open = approval(json!({}));
     vote(&mut open, "alice", json!({"verdict": "Approve", "reason": "checked"}));
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     let outcome = open.status.as_ref().unwrap().outcome.clone().unwrap();
     assert_eq!((outcome.verdict, outcome.decided_by), (Some(Verdict::Approve), vec!["alice".to_owned()]));
     assert_eq!(outcome.reason.as_deref(), Some("checked"));
@@ -111,12 +111,12 @@ fn one_approve_decides_with_a_threshold_of_one() {
 fn a_quorum_needs_as_many_people_as_its_threshold() {
     let mut open = approval(json!({"threshold": 2}));
     add_vote(&mut open, "alice", "Approve");
-    let result = count(&mut open, 1);
+    let result = tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
     assert_eq!(result.status.tally, Some(TallyStatus { needed: 2, have: 1 }));
     assert_eq!((result.status.have, result.status.decided_by), (1, None));
     add_vote(&mut open, "bob", "Approve");
-    let result = count(&mut open, 2);
+    let result = tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
     assert_eq!((result.status.have, result.status.decided_by.as_deref()), (2, Some("alice, bob")));
 }
@@ -126,10 +126,10 @@ fn votes_count_together_only_with_an_equal_payload() {
     let mut open = approval(json!({"threshold": 2}));
     vote(&mut open, "alice", json!({"verdict": "Modify", "parameters": {"response": "x"}}));
     vote(&mut open, "bob", json!({"verdict": "Modify", "parameters": {"response": "y"}}));
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
     vote(&mut open, "carol", json!({"verdict": "Modify", "parameters": {"response": "y"}}));
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(open.status.as_ref().unwrap().outcome.as_ref().unwrap().decided_by, ["bob", "carol"]);
 }
 
@@ -151,7 +151,7 @@ fn all_votes_are_evaluated_together_in_any_order() {
                 }
                 vote(&mut open, who, decision);
             }
-            count(&mut open, 1);
+            tally_and_store(&mut open, 1);
             assert_eq!(verdict(&open), Some(winner), "{first} and {second}");
         }
     }
@@ -161,10 +161,10 @@ fn all_votes_are_evaluated_together_in_any_order() {
 fn a_reject_by_threshold_needs_as_many_people_as_the_threshold() {
     let mut open = approval(json!({"threshold": 2, "rejectPolicy": "threshold"}));
     add_vote(&mut open, "alice", "Reject");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
     add_vote(&mut open, "bob", "Reject");
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Reject));
 }
 
@@ -176,10 +176,10 @@ fn required_groups_are_counted_by_the_groups_in_the_votes() {
     }));
     add_vote(&mut open, "alice", "Approve");
     add_vote(&mut open, "bob", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
     vote(&mut open, "carol", json!({"verdict": "Approve", "groups": ["leads"]}));
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
@@ -190,10 +190,10 @@ fn the_requester_and_the_excluded_do_not_count() {
     for who in ["dana", "erin", "bob"] {
         add_vote(&mut open, who, "Approve");
     }
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
@@ -205,7 +205,7 @@ fn an_earlier_requester_is_excluded_like_the_requester() {
         for who in ["carol", "erin"] {
             add_vote(&mut open, who, "Approve");
         }
-        count(&mut open, 1);
+        tally_and_store(&mut open, 1);
         assert_eq!(verdict(&open), verdicts);
     }
 }
@@ -216,7 +216,7 @@ fn a_vote_on_behalf_counts_for_the_person_and_fills_no_group() {
         "approvers": [{"kind": "User", "name": "bob"}, {"kind": "Group", "name": "leads"}]}));
     vote(&mut open, "bob via bot", json!({"verdict": "Approve", "onBehalfOf": "bob", "groups": ["leads"]}));
     add_vote(&mut open, "bob", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     assert_eq!(open.status.as_ref().unwrap().tally.unwrap().have, 1, "one person, whatever the entry");
     assert_eq!(verdict(&open), None);
 }
@@ -228,14 +228,14 @@ fn a_person_with_two_names_counts_once_with_the_more_cautious_vote() {
         "approvers": [{"kind": "Group", "name": "g"}]}));
     add_vote(&mut open, "alice", "Approve");
     add_vote(&mut open, "oidc:alice", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
     add_vote(&mut open, "X-9", "Approve");
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), None, "a name that no rule matches does not count");
     add_vote(&mut open, "bob", "Approve");
     add_vote(&mut open, "oidc:bob", "Reject");
-    count(&mut open, 3);
+    tally_and_store(&mut open, 3);
     assert_eq!(verdict(&open), Some(Verdict::Reject));
 }
 
@@ -243,15 +243,15 @@ fn a_person_with_two_names_counts_once_with_the_more_cautious_vote() {
 fn every_quorum_of_a_policy_must_be_met() {
     let mut open = approval(json!({"further": [quorum("policy", &["olga"])]}));
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
     add_vote(&mut open, "olga", "Approve");
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
     let mut refused = approval(json!({"further": [quorum("policy", &["olga"])]}));
     add_vote(&mut refused, "alice", "Approve");
     add_vote(&mut refused, "olga", "Reject");
-    count(&mut refused, 1);
+    tally_and_store(&mut refused, 1);
     assert_eq!(verdict(&refused), Some(Verdict::Reject));
 }
 
@@ -260,14 +260,14 @@ fn an_escalation_replaces_the_approvers_of_the_first_quorum_only() {
     let further = json!([quorum("policy", &["pia"])]);
     let mut open = approval(json!({"threshold": 2, "escalateTo": users(&["olga"]), "further": further}));
     vote(&mut open, "alice", json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}));
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     add_vote(&mut open, "olga", "Approve");
     add_vote(&mut open, "bob", "Approve");
-    let result = count(&mut open, 2);
+    let result = tally_and_store(&mut open, 2);
     assert_eq!(result.status.tally, Some(TallyStatus { needed: 2, have: 2 }));
     assert_eq!(verdict(&open), None, "nobody of the policy's quorum has approved");
     add_vote(&mut open, "pia", "Approve");
-    count(&mut open, 3);
+    tally_and_store(&mut open, 3);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
@@ -281,9 +281,9 @@ fn a_vote_that_names_a_group_counts_after_an_escalation() {
     assert_eq!(named, ["finance", "sre"]);
     vote(&mut open, "alice", json!({"verdict": "Approve", "groups": named}));
     vote(&mut open, "bob", json!({"verdict": "Escalate", "groups": ["finance"]}));
-    assert_eq!(count(&mut open, 1).status.level, Some(1));
+    assert_eq!(tally_and_store(&mut open, 1).status.level, Some(1));
     add_vote(&mut open, "olga", "Approve");
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
@@ -293,10 +293,10 @@ fn the_requester_counts_in_no_quorum_if_the_first_one_excludes_them() {
     let mut open = approval(json!({"excludeRequester": true, "further": further}));
     add_vote(&mut open, "alice", "Approve");
     add_vote(&mut open, "dana", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
     add_vote(&mut open, "olga", "Approve");
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
@@ -306,11 +306,11 @@ fn the_requester_does_not_count_in_a_further_quorum_that_excludes_them() {
     policy["excludeRequester"] = json!(true);
     let mut open = approval(json!({"approvers": users(&["dana"]), "further": [policy]}));
     add_vote(&mut open, "dana", "Approve");
-    let result = count(&mut open, 1);
+    let result = tally_and_store(&mut open, 1);
     assert_eq!(result.status.tally, Some(TallyStatus { needed: 1, have: 1 }), "in the first one they count");
     assert_eq!(verdict(&open), None);
     add_vote(&mut open, "olga", "Approve");
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
@@ -337,12 +337,12 @@ fn an_approval_without_quorums_ends_only_with_its_run() {
 fn a_vote_with_an_invalid_payload_can_be_corrected() {
     let mut open = approval(json!({}));
     vote(&mut open, "alice", json!({"verdict": "Modify", "parameters": {"respones": "typo"}}));
-    let result = count(&mut open, 1);
+    let result = tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
     assert!(result.status.invalid["alice"].why.contains("respones"));
     assert_eq!(result.status.invalid["alice"].attempt, 1);
     vote(&mut open, "alice", json!({"verdict": "Modify", "attempt": 2, "parameters": {"response": "text"}}));
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Modify));
     assert!(open.status.as_ref().unwrap().invalid.is_empty());
 }
@@ -352,7 +352,7 @@ fn an_escalate_adds_approvers_and_time_and_keeps_votes() {
     let mut open = approval(json!({"threshold": 2, "escalateTo": users(&["olga"]), "excluded": ["bob"]}));
     add_vote(&mut open, "alice", "Approve");
     vote(&mut open, "carol", json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}));
-    let result = count(&mut open, 50);
+    let result = tally_and_store(&mut open, 50);
     assert_eq!(result.status.level, Some(1));
     assert_eq!(result.status.deadline, Some(at(110).at));
     assert_eq!(result.status.closes_at, Some(at(110).at));
@@ -361,7 +361,7 @@ fn an_escalate_adds_approvers_and_time_and_keeps_votes() {
             && result.status.approvers.contains(&Subject::user("alice"))
     );
     add_vote(&mut open, "olga", "Approve");
-    count(&mut open, 55);
+    tally_and_store(&mut open, 55);
     assert_eq!(verdict(&open), Some(Verdict::Approve), "earlier votes stand");
 }
 
@@ -371,7 +371,7 @@ fn an_undecidable_approval_ends_immediately() {
         "allowedVerdicts": ["Approve", "Reject"]}));
     add_vote(&mut open, "alice", "Approve");
     add_vote(&mut open, "bob", "Reject");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     let status = open.status.as_ref().unwrap();
     assert!(conditions::holds(&status.conditions, conditions::UNDECIDABLE));
     assert_eq!((status.phase, verdict(&open)), (ApprovalPhase::Expired, Some(Verdict::Reject)));
@@ -392,7 +392,7 @@ fn an_approval_ends_with_its_workflow_before_any_vote() {
 fn a_decided_approval_does_not_change() {
     let mut open = approval(json!({}));
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     add_vote(&mut open, "bob", "Abort");
     assert!(!tally(&open, OwnerState::Finished, &at(100)).changed);
 }
@@ -407,7 +407,7 @@ fn a_vote_that_does_not_count_cannot_stop_or_escalate() {
             decision["guidance"] = json!("again");
         }
         vote(&mut open, "oidc:dana", decision);
-        let result = count(&mut open, 1);
+        let result = tally_and_store(&mut open, 1);
         assert_eq!((result.status.outcome, result.status.level), (None, None), "{verdict}");
     }
 }
@@ -422,17 +422,17 @@ fn a_name_of_two_persons_can_stop_but_not_continue_a_run() {
     for stopping in ["Reject", "Abort"] {
         let mut open = approval(json!({"persons": rules, "approvers": [{"kind": "Group", "name": "g"}]}));
         add_vote(&mut open, "bob-1", stopping);
-        count(&mut open, 1);
+        tally_and_store(&mut open, 1);
         assert_eq!(verdict(&open).map(Verdict::name), Some(stopping));
     }
     let mut open = approval(json!({"persons": rules, "approvers": [{"kind": "Group", "name": "g"}]}));
     add_vote(&mut open, "bob-1", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
     let why = &open.status.as_ref().unwrap().invalid["bob-1"].why;
     assert!(why.contains("spec.request.persons") && why.contains("bob-1") && why.contains("two persons"), "{why}");
     add_vote(&mut open, "bob", "Approve");
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve), "the name that reads in one way");
 }
 
@@ -442,7 +442,7 @@ fn an_excluded_person_cannot_stop_a_run_under_an_ambiguous_name() {
     let mut open =
         approval(json!({"persons": rules, "excluded": ["bob"], "approvers": [{"kind": "Group", "name": "g"}]}));
     add_vote(&mut open, "bob-1", "Reject");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     assert_eq!(verdict(&open), None);
 }
 
@@ -451,17 +451,17 @@ fn an_escalation_makes_an_undecidable_approval_decidable() {
     let mut open = approval(json!({"threshold": 2, "approvers": users(&["alice"]), "allowedVerdicts": ["Approve"],
         "timeout": {"after": "60s", "action": "Escalate", "escalation": [{"to": users(&["olga"])}]}}));
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     let status = open.status.as_ref().unwrap();
     assert_eq!((status.level, status.outcome.as_ref()), (Some(1), None));
     assert!(!conditions::holds(&status.conditions, conditions::UNDECIDABLE));
     add_vote(&mut open, "olga", "Approve");
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
 /// Tallies an Approval in another epoch than that of its request.
-fn count_in(approval: &mut Approval, epoch: &str) -> TallyResult {
+fn tally_in_epoch(approval: &mut Approval, epoch: &str) -> TallyResult {
     let result = tally(approval, OwnerState::Live, &Now { guard_epoch: epoch.into(), ..at(2) });
     approval.status = Some(result.status.clone());
     result
@@ -470,10 +470,10 @@ fn count_in(approval: &mut Approval, epoch: &str) -> TallyResult {
 #[test]
 fn an_approval_without_decisions_moves_to_a_new_epoch() {
     let mut open = approval(json!({}));
-    let result = count_in(&mut open, "e2");
+    let result = tally_in_epoch(&mut open, "e2");
     assert_eq!((result.changed, open.guard_epoch(), result.status.phase), (true, "e2", ApprovalPhase::Pending));
     add_vote(&mut open, "alice", "Approve");
-    count_in(&mut open, "e2");
+    tally_in_epoch(&mut open, "e2");
     assert_eq!(verdict(&open), Some(Verdict::Approve));
     assert_eq!(open.status.unwrap().votes[0].epoch, "e2");
 }
@@ -482,7 +482,7 @@ fn an_approval_without_decisions_moves_to_a_new_epoch() {
 fn a_changed_request_is_superseded_in_a_new_epoch() {
     let mut open = approval(json!({}));
     open.spec.request.quorums[0].approvers = users(&["mallory"]);
-    count_in(&mut open, "e2");
+    tally_in_epoch(&mut open, "e2");
     let outcome = open.status.unwrap().outcome.unwrap();
     assert_eq!((outcome.phase, outcome.verdict), (ApprovalPhase::Superseded, None));
 }
@@ -493,10 +493,10 @@ fn decisions_of_another_epoch_are_void() {
         let mut open = approval(json!({"threshold": 2}));
         add_vote(&mut open, "alice", "Approve");
         if recorded_before {
-            count(&mut open, 1);
+            tally_and_store(&mut open, 1);
         }
         add_vote(&mut open, "bob", "Approve");
-        count_in(&mut open, "e2");
+        tally_in_epoch(&mut open, "e2");
         let outcome = open.status.unwrap().outcome.unwrap();
         assert_eq!((outcome.phase, outcome.verdict), (ApprovalPhase::Superseded, None));
         assert!(outcome.reason.unwrap().contains("recorded while unguarded"));
@@ -513,7 +513,7 @@ fn a_forged_status_is_superseded_in_a_new_epoch() {
     ] {
         let mut open = approval(json!({}));
         open.status = Some(serde_json::from_value(forged).unwrap());
-        assert_eq!(count_in(&mut open, "e2").status.phase, ApprovalPhase::Superseded);
+        assert_eq!(tally_in_epoch(&mut open, "e2").status.phase, ApprovalPhase::Superseded);
     }
 }
 
@@ -528,13 +528,13 @@ fn a_run_that_has_ended_cancels_its_approval_in_any_epoch() {
 #[test]
 fn an_approve_does_not_count_when_the_approval_is_overdue() {
     let mut open = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
-    count(&mut open, 61);
+    tally_and_store(&mut open, 61);
     assert_eq!(open.status.as_ref().unwrap().phase, ApprovalPhase::Overdue);
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 62);
+    tally_and_store(&mut open, 62);
     assert_eq!(verdict(&open), None);
     add_vote(&mut open, "bob", "Retry");
-    count(&mut open, 63);
+    tally_and_store(&mut open, 63);
     assert_eq!(verdict(&open), Some(Verdict::Retry));
 }
 
@@ -544,11 +544,11 @@ fn the_progress_of_each_quorum_counts_its_own_approvers() {
         {"source": "gate two", "approvers": users(&["olga", "pia"]), "threshold": 2},
     ]}));
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     let own = QuorumProgress { have: 1, needed: 1, missing: vec![("leads".to_owned(), 1)] };
     assert_eq!(progress(&open), [own, QuorumProgress { have: 0, needed: 2, missing: Vec::new() }]);
     vote(&mut open, "bob", json!({"verdict": "Approve", "groups": ["leads"]}));
     add_vote(&mut open, "olga", "Approve");
-    count(&mut open, 2);
+    tally_and_store(&mut open, 2);
     assert_eq!(progress(&open).iter().map(|one| (one.have, one.is_met())).collect::<Vec<_>>(), [(2, true), (1, false)]);
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-fn rendered(arguments: Value) -> Value {
+fn render_arguments(arguments: Value) -> Value {
     let mut scope = Scope::new();
     scope.set("args", json!({"amount": 49.5, "who": "A \"B\"", "lines": [1, "two"], "urgent": true}));
     let mut parse = |text: &str, place: &str| Template::parse(text, place).ok();
@@ -16,7 +16,7 @@ fn only_texts_of_arguments_are_templates() {
     let written =
         json!({"to": "Dear {{ args.who }}", "copies": 2, "draft": false, "none": null, "tags": ["{{ args.amount }}"]});
     let expected = json!({"to": "Dear A \"B\"", "copies": 2, "draft": false, "none": null, "tags": ["49.5"]});
-    assert_eq!(rendered(written), expected);
+    assert_eq!(render_arguments(written), expected);
 }
 
 #[test]
@@ -30,6 +30,6 @@ fn a_single_value_with_tojson_keeps_its_type() {
         ("{{ args.amount | tojson }} EUR", json!("49.5 EUR")),
         ("{{ args.amount | tojson }}{{ args.urgent | tojson }}", json!("49.5true")),
     ] {
-        assert_eq!(rendered(json!(text)), value, "{text}");
+        assert_eq!(render_arguments(json!(text)), value, "{text}");
     }
 }

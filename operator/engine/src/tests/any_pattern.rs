@@ -20,7 +20,7 @@ use crate::{
     transition::{Blobs, Command, Failure, Reply},
 };
 
-/// Returns a step of a list. The results of its calls and the decisions of its gates follow from its path.
+/// Returns a step of a list. `before`: an earlier step that a gate can review, if there is one.
 fn step(name: &str, kind: u8, before: Option<&str>) -> Value {
     let verdicts = if before.is_some() {
         json!(["Approve", "Modify", "Respond", "Retry", "Skip"])
@@ -39,10 +39,11 @@ fn step(name: &str, kind: u8, before: Option<&str>) -> Value {
     }
 }
 
-fn list(kinds: &[u8]) -> Vec<Value> {
-    let step_at = |(at, kind): (usize, &u8)| {
-        let reviewed = kinds[..at].iter().any(|kind| kind % 5 != 1);
-        step(&format!("s{at}"), *kind, reviewed.then_some("something"))
+/// Returns a list of steps. `kinds` has a number for the kind of each step.
+fn steps_of_kinds(kinds: &[u8]) -> Vec<Value> {
+    let step_at = |(index, kind): (usize, &u8)| {
+        let has_reviewed = kinds[..index].iter().any(|kind| kind % 5 != 1);
+        step(&format!("s{index}"), *kind, has_reviewed.then_some("something"))
     };
     kinds.iter().enumerate().map(step_at).collect()
 }
@@ -55,15 +56,15 @@ pub(crate) fn spec() -> impl Strategy<Value = Value> {
         let review = (bits & 1 == 1).then(|| gate(json!({"allowedVerdicts": ["Approve", "Retry"]})));
         let branches = || -> Vec<Value> {
             let of = |(at, kinds): (usize, &Vec<u8>)| {
-                list(kinds).into_iter().map(move |step| in_branch(&format!("b{at}"), step))
+                steps_of_kinds(kinds).into_iter().map(move |step| in_branch(&format!("b{at}"), step))
             };
             lists.iter().enumerate().flat_map(of).collect()
         };
         let mut fields = match pattern {
-            0 => json!({"steps": list(&lists.concat())}),
+            0 => json!({"steps": steps_of_kinds(&lists.concat())}),
             1 => {
                 let kinds = lists.concat();
-                let mut tasks = list(&kinds);
+                let mut tasks = steps_of_kinds(&kinds);
                 for (at, task) in tasks.iter_mut().enumerate().skip(1) {
                     let deps: BTreeSet<usize> = [usize::from(kinds[at]) % at, usize::from(bits) % at].into();
                     task["dependsOn"] = json!(deps.iter().map(|dep| format!("s{dep}")).collect::<Vec<_>>());
@@ -84,7 +85,7 @@ pub(crate) fn spec() -> impl Strategy<Value = Value> {
             5 => json!({"pattern": {"orchestratorWorkers": {"orchestrator": {"agent": "boss", "input": "x"},
                 "worker": {"agent": "a"}, "reduce": "sum"}}, "steps": [step("sum", bits, None)]}),
             _ => {
-                let nodes = list(&lists.concat());
+                let nodes = steps_of_kinds(&lists.concat());
                 let edges: Vec<_> = (1..nodes.len()).map(|at| json!({"from": format!("s{}", at - 1), "choose": [
                     {"when": format!("size(steps.s0.visits) < 2 && {}", at == nodes.len() - 1), "to": "s0"},
                     {"when": "else", "to": format!("s{at}")}]})).collect();
@@ -136,7 +137,7 @@ fn choose_by_path(path: &str, attempt: i32, count: usize) -> usize {
 }
 
 /// Returns the fact about an open record, which depends on its path and attempt only.
-fn fact(record: &StepRecord, allowed_verdicts: &BTreeMap<String, Vec<Verdict>>, at: Moment) -> Fact {
+fn choose_fact(record: &StepRecord, allowed_verdicts: &BTreeMap<String, Vec<Verdict>>, at: Moment) -> Fact {
     let (path, attempt) = (record.path.clone(), record.attempt);
     if record.kind == StepKind::Hitl {
         let allowed_verdicts = &allowed_verdicts[&path];
@@ -185,7 +186,7 @@ struct FinalRunState {
 type FinalRecordState = (StepKind, StepPhase, Option<Value>, Option<Digest>);
 
 /// Drives a run to its end. `random_state` is the seed of the order of events, of their batches, and of the crashes.
-fn run(plan: &Plan, mut random_state: u64) -> FinalRunState {
+fn drive_run(plan: &Plan, mut random_state: u64) -> FinalRunState {
     let mut draw = |limit: usize| {
         random_state ^= random_state << 13;
         random_state ^= random_state >> 7;
@@ -199,9 +200,9 @@ fn run(plan: &Plan, mut random_state: u64) -> FinalRunState {
         now.at = now.at.after(std::time::Duration::from_secs(600));
         let open: Vec<_> = records.iter().filter(|r| !r.phase.is_end()).collect();
         let mut facts: Vec<_> =
-            open.iter().filter(|_| draw(2) == 0).map(|record| fact(record, &allowed, now.at)).collect();
+            open.iter().filter(|_| draw(2) == 0).map(|record| choose_fact(record, &allowed, now.at)).collect();
         if facts.is_empty() && !open.is_empty() {
-            facts.push(fact(open[draw(open.len())], &allowed, now.at));
+            facts.push(choose_fact(open[draw(open.len())], &allowed, now.at));
         }
         if draw(5) == 0 && !facts.is_empty() {
             let repeated_fact = facts[draw(facts.len())].clone();
@@ -251,13 +252,13 @@ proptest! {
     fn the_result_does_not_depend_on_order_batches_and_crashes(spec in spec(), chances in prop::collection::vec(1_u64.., 2)) {
         println!("tried: 1 property cases");
         let plan = plan_of(spec);
-        let first = run(&plan, chances[0]);
+        let first = drive_run(&plan, chances[0]);
         for ((path, attempt), (kind, ..)) in &first.records {
-            let once = *kind != StepKind::Http || *attempt == 1 || first.records.contains_key(&(format!("{path}/.error"), 1));
-            prop_assert!(once, "{path} was repeated, and nobody said so");
+            let is_allowed = *kind != StepKind::Http || *attempt == 1 || first.records.contains_key(&(format!("{path}/.error"), 1));
+            prop_assert!(is_allowed, "{path} was repeated, and nobody said so");
         }
         for chance in &chances[1..] {
-            let other = run(&plan, *chance);
+            let other = drive_run(&plan, *chance);
             // A failure that ends the run also ends the other activities in flight, which have random states.
             if matches!(first.end, End::Succeeded(_)) {
                 prop_assert_eq!(&first, &other);

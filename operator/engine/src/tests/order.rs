@@ -39,6 +39,7 @@ enum Event {
     Suspend(bool),
 }
 
+/// Generates a list of events.
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let verdicts =
         prop::sample::select(Verdict::ALL.iter().copied().filter(|v| *v != Verdict::Escalate).collect::<Vec<_>>());
@@ -79,7 +80,8 @@ fn plan() -> Plan {
     Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_or_else(|why| panic!("{why:?}"))
 }
 
-fn fact(event: &Event, records: &[StepRecord], at: Moment) -> Option<Fact> {
+/// Returns the fact that an event leads to, or `None` if no record fits or only the time or a switch changes.
+fn fact_of_event(event: &Event, records: &[StepRecord], at: Moment) -> Option<Fact> {
     let open = |gate: bool| records.iter().find(|r| !r.phase.is_end() && (r.kind == StepKind::Hitl) == gate);
     let ended = |r: &StepRecord, result| Fact::CallFinished { path: r.path.clone(), attempt: r.attempt, result, at };
     let gate = |outcome: Outcome| {
@@ -135,7 +137,7 @@ proptest! {
                 Event::Suspend(suspend) => control.suspend = *suspend,
                 _ => {}
             }
-            let facts: Vec<_> = fact(event, &records, now.at).into_iter().collect();
+            let facts: Vec<_> = fact_of_event(event, &records, now.at).into_iter().collect();
             let transition = advance(&plan, control, Journal::new(seq, records.clone()), facts.clone(), &blobs, &now);
             prop_assert!(transition.missing.is_empty());
             let same = advance(&plan, control, Journal::new(seq, records.clone()), facts, &blobs, &now);

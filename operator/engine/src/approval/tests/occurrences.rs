@@ -69,7 +69,7 @@ fn a_tally_reports_the_kind_of_an_end_without_a_decision() {
 fn an_invalid_decision_is_no_event_of_the_gate() {
     let mut open = approval(json!({}));
     vote(&mut open, "alice", json!({"verdict": "Modify", "parameters": {"respones": "typo"}}));
-    let result = count(&mut open, 1);
+    let result = tally_and_store(&mut open, 1);
     let reasons: Vec<_> = result.events.iter().map(|event| (event.reason.name(), event.gate.is_some())).collect();
     assert_eq!(reasons, [("InvalidDecision", false)]);
 }
@@ -77,10 +77,10 @@ fn an_invalid_decision_is_no_event_of_the_gate() {
 #[test]
 fn the_time_of_a_level_is_the_time_of_its_escalation() {
     let mut open = approval_with_escalation();
-    assert_eq!(count(&mut open, 25).status.level_at, None);
-    assert_eq!(count(&mut open, 60).status.level_at, Some(at(60).at));
+    assert_eq!(tally_and_store(&mut open, 25).status.level_at, None);
+    assert_eq!(tally_and_store(&mut open, 60).status.level_at, Some(at(60).at));
     add_vote(&mut open, "alice", "Approve");
-    assert_eq!(count(&mut open, 70).status.level_at, Some(at(60).at), "also at its end");
+    assert_eq!(tally_and_store(&mut open, 70).status.level_at, Some(at(60).at), "also at its end");
 }
 
 #[test]

@@ -8,7 +8,7 @@ fn an_escalate_by_a_person_does_not_shorten_the_timeout() {
     let further_levels = json!([{"after": "10s", "to": users(&["olga"])}]);
     let mut open = approval(json!({"timeout": {"after": "60s", "action": "Escalate", "escalation": further_levels}}));
     vote(&mut open, "carol", json!({"verdict": "Escalate"}));
-    let result = count(&mut open, 5);
+    let result = tally_and_store(&mut open, 5);
     assert_eq!((result.status.level, result.status.deadline), (Some(1), Some(at(60).at)), "not after 15 s");
     assert_eq!(result.status.closes_at, Some(at(60).at));
 }
@@ -34,7 +34,7 @@ fn superseded(status: &signoff_api::ApprovalStatus) -> Option<&str> {
 }
 
 /// Returns an Approval whose time began at the start and that was created some seconds later.
-fn created(seconds: u64, action: &str) -> Approval {
+fn approval_created_after(seconds: u64, action: &str) -> Approval {
     let mut open = approval(json!({"timeout": {"after": "60s", "action": action}}));
     open.metadata.creation_timestamp = Some(serde_json::from_value(json!(at(seconds).at)).unwrap());
     open
@@ -44,7 +44,7 @@ fn created(seconds: u64, action: &str) -> Approval {
 fn a_late_request_is_superseded_with_its_whole_timeout() {
     for action in ["Approve", "Reject", "Escalate", "Expire"] {
         for (seconds, is_late) in [(0, false), (5, false), (6, true), (59, true), (90, true)] {
-            let open = created(seconds, action);
+            let open = approval_created_after(seconds, action);
             let result = tally(&open, OwnerState::Live, &at(seconds));
             assert_eq!(superseded(&result.status).is_some(), is_late, "{action} after {seconds} s");
         }
@@ -57,27 +57,27 @@ fn a_late_request_is_superseded_with_its_whole_timeout() {
 
 #[test]
 fn a_late_second_request_can_be_decided_until_its_deadline() {
-    let mut open = created(30, "Approve");
+    let mut open = approval_created_after(30, "Approve");
     open.spec.request.gate.visit = 2;
     assert!(tally(&open, OwnerState::Live, &at(30)).status.outcome.is_none(), "people can decide it");
     assert!(superseded(&tally(&open, OwnerState::Live, &at(60)).status).is_some(), "no deadline decides it");
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 40);
+    tally_and_store(&mut open, 40);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
 #[test]
 fn a_late_request_with_a_decision_is_counted_and_never_times_out() {
-    let mut open = created(30, "Approve");
+    let mut open = approval_created_after(30, "Approve");
     open.spec.request.quorums[0].threshold = 2;
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 31);
+    tally_and_store(&mut open, 31);
     assert_eq!(verdict(&open), None, "it waits for another one");
     let mut decided = open.clone();
     add_vote(&mut decided, "bob", "Approve");
-    count(&mut decided, 32);
+    tally_and_store(&mut decided, 32);
     assert_eq!(verdict(&decided), Some(Verdict::Approve));
-    count(&mut open, 60);
+    tally_and_store(&mut open, 60);
     assert!(superseded(open.status.as_ref().unwrap()).is_some());
 }
 
@@ -119,9 +119,9 @@ fn a_deadline_ends_an_approval_with_its_action() {
         ("Default", Verdict::Respond),
     ] {
         let mut open = approval(json!({"timeout": {"after": "60s", "action": action, "default": "later"}}));
-        count(&mut open, 59);
+        tally_and_store(&mut open, 59);
         assert_eq!(verdict(&open), None, "{action}");
-        count(&mut open, 60);
+        tally_and_store(&mut open, 60);
         let status = open.status.as_ref().unwrap();
         assert_eq!(status.phase, ApprovalPhase::Expired);
         let outcome = status.outcome.as_ref().unwrap();
@@ -136,7 +136,7 @@ fn a_deadline_ends_an_approval_with_its_action() {
 fn a_decision_before_the_expiry_is_committed_wins() {
     let mut open = approval(json!({}));
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 4000);
+    tally_and_store(&mut open, 4000);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
@@ -144,32 +144,32 @@ fn a_decision_before_the_expiry_is_committed_wins() {
 fn escalation_by_timeout_goes_level_by_level_and_then_rejects() {
     let chain = json!([{"after": "10s", "to": users(&["olga"])}, {"to": users(&["pia"])}]);
     let mut open = approval(json!({"timeout": {"after": "60s", "action": "Escalate", "escalation": chain}}));
-    let first = count(&mut open, 60);
+    let first = tally_and_store(&mut open, 60);
     assert_eq!((first.status.level, first.status.deadline), (Some(1), Some(at(70).at)));
     assert_eq!(first.status.closes_at, None, "it goes on to another level");
-    let second = count(&mut open, 70);
+    let second = tally_and_store(&mut open, 70);
     assert_eq!((second.status.level, second.status.closes_at), (Some(2), Some(at(130).at)));
-    count(&mut open, 130);
+    tally_and_store(&mut open, 130);
     assert_eq!(verdict(&open), Some(Verdict::Reject), "never Approve");
 }
 
 #[test]
 fn an_expired_timeout_keeps_the_approval_open() {
     let mut open = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
-    let result = count(&mut open, 60);
+    let result = tally_and_store(&mut open, 60);
     assert_eq!((result.status.phase, result.wake_at), (ApprovalPhase::Overdue, None));
     add_vote(&mut open, "alice", "Retry");
-    count(&mut open, 99999);
+    tally_and_store(&mut open, 99999);
     assert_eq!(verdict(&open), Some(Verdict::Retry));
 }
 
 #[test]
 fn reminders_are_on_time_and_limited() {
     let mut open = approval(json!({"timeout": {"after": "60s", "reminderInterval": "10s", "maxReminders": 2}}));
-    assert_eq!(count(&mut open, 0).wake_at, Some(at(10).at));
-    assert_eq!(count(&mut open, 10).events[0].reason.name(), "Reminder");
-    assert_eq!(count(&mut open, 20).status.reminders, Some(2));
-    let last = count(&mut open, 45);
+    assert_eq!(tally_and_store(&mut open, 0).wake_at, Some(at(10).at));
+    assert_eq!(tally_and_store(&mut open, 10).events[0].reason.name(), "Reminder");
+    assert_eq!(tally_and_store(&mut open, 20).status.reminders, Some(2));
+    let last = tally_and_store(&mut open, 45);
     assert!(!last.changed);
     assert_eq!(last.wake_at, Some(at(60).at));
 }

@@ -21,9 +21,9 @@ fn approval_with_vote_age(more: Value) -> Approval {
 fn a_voided_vote_is_named_in_the_reason_and_in_an_event() {
     let mut open = approval(json!({"threshold": 2}));
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     add_vote(&mut open, "bob", "Reject");
-    let result = count_in(&mut open, "e2");
+    let result = tally_in_epoch(&mut open, "e2");
     assert!(reason(&open).contains("the votes of alice, bob cannot be trusted"), "{}", reason(&open));
     assert!(reason(&open).starts_with(Outcome::UNGUARDED));
     let voided: Vec<_> = result.events.iter().filter(|event| event.reason.name() == "VotesVoided").collect();
@@ -38,7 +38,7 @@ fn a_voided_vote_is_named_in_the_reason_and_in_an_event() {
 fn an_approval_without_votes_reports_no_void_votes() {
     let mut open = approval(json!({}));
     open.spec.request.quorums[0].approvers = users(&["mallory"]);
-    let result = count_in(&mut open, "e2");
+    let result = tally_in_epoch(&mut open, "e2");
     assert!(result.events.iter().all(|event| event.reason.name() != "VotesVoided"), "{:?}", result.events);
 }
 
@@ -46,18 +46,18 @@ fn an_approval_without_votes_reports_no_void_votes() {
 fn a_quorum_counts_only_votes_within_the_maximum_age() {
     let mut open = approval_with_vote_age(json!({}));
     add_vote(&mut open, "alice", "Approve");
-    assert_eq!(count(&mut open, 1).wake_at, Some(at(31).at), "the moment at which the vote is too old");
+    assert_eq!(tally_and_store(&mut open, 1).wake_at, Some(at(31).at), "the moment at which the vote is too old");
     add_vote(&mut open, "bob", "Approve");
-    let result = count(&mut open, 31);
+    let result = tally_and_store(&mut open, 31);
     assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD) && reason(&open).contains("the votes of alice, bob;"));
     assert_eq!(result.due, Some(at(31).at), "compared with the API server's own time");
     assert_eq!(open.spec.decisions.len(), 2, "no vote is removed");
 
     let mut open = approval_with_vote_age(json!({}));
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     add_vote(&mut open, "bob", "Approve");
-    count(&mut open, 30);
+    tally_and_store(&mut open, 30);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
@@ -65,9 +65,9 @@ fn a_quorum_counts_only_votes_within_the_maximum_age() {
 fn an_old_vote_counts_without_a_maximum_age() {
     let mut open = approval(json!({"threshold": 2}));
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     add_vote(&mut open, "bob", "Approve");
-    count(&mut open, 59);
+    tally_and_store(&mut open, 59);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
@@ -75,25 +75,25 @@ fn an_old_vote_counts_without_a_maximum_age() {
 fn rejects_by_threshold_can_be_too_old_and_a_single_reject_cannot() {
     let mut open = approval_with_vote_age(json!({"rejectPolicy": "threshold"}));
     add_vote(&mut open, "alice", "Reject");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     add_vote(&mut open, "bob", "Reject");
-    count(&mut open, 31);
+    tally_and_store(&mut open, 31);
     assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD));
 
     let further = json!({"source": "policy", "approvers": users(&["olga"]), "threshold": 1, "rejectPolicy": "any"});
     let mut open = approval_with_vote_age(json!({"rejectPolicy": "threshold", "further": [further]}));
     add_vote(&mut open, "alice", "Reject");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     add_vote(&mut open, "olga", "Reject");
-    count(&mut open, 40);
+    tally_and_store(&mut open, 40);
     assert_eq!(verdict(&open), Some(Verdict::Reject), "one no is enough there, however old the other one is");
 
     for no in ["Reject", "Abort"] {
         let mut open = approval_with_vote_age(json!({}));
         add_vote(&mut open, "alice", "Approve");
-        count(&mut open, 1);
+        tally_and_store(&mut open, 1);
         add_vote(&mut open, "bob", no);
-        count(&mut open, 40);
+        tally_and_store(&mut open, 40);
         assert_eq!(verdict(&open).map(Verdict::name), Some(no));
     }
 }
@@ -102,19 +102,19 @@ fn rejects_by_threshold_can_be_too_old_and_a_single_reject_cannot() {
 fn an_earlier_deadline_decides_before_old_votes_are_void() {
     let mut open = approval_with_vote_age(json!({"maxVoteAge": "90s"}));
     add_vote(&mut open, "alice", "Approve");
-    assert_eq!(count(&mut open, 1).wake_at, Some(at(60).at));
-    count(&mut open, 60);
+    assert_eq!(tally_and_store(&mut open, 1).wake_at, Some(at(60).at));
+    tally_and_store(&mut open, 60);
     assert_eq!(verdict(&open), Some(Verdict::Reject));
 
     // The delay of the tally does not matter.
     for (second, expected) in [(false, Verdict::Reject), (true, Verdict::Approve)] {
         let mut open = approval_with_vote_age(json!({"maxVoteAge": "90s", "closesAt": at(60).at}));
         add_vote(&mut open, "alice", "Approve");
-        count(&mut open, 1);
+        tally_and_store(&mut open, 1);
         if second {
             add_vote(&mut open, "bob", "Approve");
         }
-        count(&mut open, 200);
+        tally_and_store(&mut open, 200);
         assert_eq!(verdict(&open), Some(expected), "{second}");
     }
     let approves = json!({"after": "60s", "action": "Approve"});
@@ -122,23 +122,23 @@ fn an_earlier_deadline_decides_before_old_votes_are_void() {
         json!({"maxVoteAge": "90s", "closesAt": at(60).at, "rejectPolicy": "threshold", "timeout": approves}),
     );
     add_vote(&mut open, "alice", "Reject");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     add_vote(&mut open, "bob", "Reject");
-    count(&mut open, 200);
+    tally_and_store(&mut open, 200);
     assert_eq!(verdict(&open), Some(Verdict::Reject), "two said no in time");
     let mut open =
         approval_with_vote_age(json!({"maxVoteAge": "90s", "timeout": {"after": "60s", "action": "Expire"}}));
     add_vote(&mut open, "alice", "Approve");
-    count(&mut open, 1);
+    tally_and_store(&mut open, 1);
     add_vote(&mut open, "bob", "Approve");
-    count(&mut open, 200);
+    tally_and_store(&mut open, 200);
     assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD), "the second vote may be from long after the first");
 
     let mut open = approval_with_vote_age(json!({"timeout": {"after": "60s", "action": "Expire"}}));
-    count(&mut open, 60);
+    tally_and_store(&mut open, 60);
     add_vote(&mut open, "alice", "Retry");
-    assert_eq!(count(&mut open, 70).wake_at, Some(at(100).at));
-    count(&mut open, 100);
+    assert_eq!(tally_and_store(&mut open, 70).wake_at, Some(at(100).at));
+    tally_and_store(&mut open, 100);
     assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD));
 }
 
@@ -146,7 +146,7 @@ fn an_earlier_deadline_decides_before_old_votes_are_void() {
 fn an_escalate_does_not_become_too_old() {
     let mut open = approval_with_vote_age(json!({"escalateTo": users(&["frank"])}));
     add_vote(&mut open, "alice", "Escalate");
-    count(&mut open, 1);
-    let result = count(&mut open, 40);
+    tally_and_store(&mut open, 1);
+    let result = tally_and_store(&mut open, 40);
     assert_eq!((result.status.phase, result.status.level), (ApprovalPhase::Pending, Some(1)));
 }

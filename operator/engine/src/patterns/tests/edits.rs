@@ -8,7 +8,7 @@ use crate::tests::test_run::{TestRun, agent, chain_of, decided, gate, hitl, in_b
 
 const SQL: &str = "SELECT 1;";
 
-/// Decides Modify with the votes of these people.
+/// Decides the gate at `path` with Modify, by the votes of the people `by`.
 fn edit(run: &mut TestRun, path: &str, by: &[&str], parameters: Value) {
     let parameters = Some(serde_json::from_value(parameters).unwrap());
     let decided_by = by.iter().map(|&name| name.to_owned()).collect();

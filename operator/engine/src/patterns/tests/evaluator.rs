@@ -5,7 +5,7 @@ use signoff_api::Verdict;
 
 use crate::tests::test_run::{TestRun, decided, gate, of_pattern};
 
-fn evaluator(more: Value) -> TestRun {
+fn run_of_evaluator(more: Value) -> TestRun {
     let mut pattern = json!({
         "producer": "a", "input": "write about {{ inputs.topic }}",
         "evaluator": {"agent": "judge", "input": "judge {{ draft }} ({{ iteration }})"},
@@ -30,7 +30,7 @@ fn judge(run: &mut TestRun, path: &str, score: i32) {
 
 #[test]
 fn a_draft_of_the_producer_with_a_sufficient_score_is_accepted() {
-    let mut run = evaluator(json!({}));
+    let mut run = run_of_evaluator(json!({}));
     assert_eq!(run.prompt_at(".producer"), "write about tea");
     run.reply(".producer", 1, "tea!");
     assert!(run.prompt_at(".evaluator").starts_with("judge tea! (1)"));
@@ -49,7 +49,7 @@ fn a_producer_without_input_receives_its_rendered_system_prompt() {
 
 #[test]
 fn a_draft_below_the_minimum_score_is_revised_and_judged_again() {
-    let mut run = evaluator(json!({}));
+    let mut run = run_of_evaluator(json!({}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 10);
     assert_eq!(run.prompt_at(".reviser"), "revise d1 by dull");
@@ -61,7 +61,7 @@ fn a_draft_below_the_minimum_score_is_revised_and_judged_again() {
 
 #[test]
 fn a_malformed_evaluation_is_requested_again_once() {
-    let mut run = evaluator(json!({}));
+    let mut run = run_of_evaluator(json!({}));
     run.reply(".producer", 1, "d1");
     run.reply(".evaluator", 1, "great");
     assert_eq!(run.calls(), [".evaluator/.ask-2@1"]);
@@ -71,7 +71,7 @@ fn a_malformed_evaluation_is_requested_again_once() {
 
 #[test]
 fn the_run_fails_after_max_iterations_without_acceptance() {
-    let mut run = evaluator(json!({}));
+    let mut run = run_of_evaluator(json!({}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 10);
     run.reply(".reviser", 1, "d2");
@@ -83,7 +83,7 @@ fn the_run_fails_after_max_iterations_without_acceptance() {
 
 #[test]
 fn accept_best_accepts_the_draft_with_the_highest_score() {
-    let mut run = evaluator(json!({"onExhausted": "acceptBest", "accept": {"minScore": 90, "maxIterations": 2}}));
+    let mut run = run_of_evaluator(json!({"onExhausted": "acceptBest", "accept": {"minScore": 90, "maxIterations": 2}}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 50);
     run.reply(".reviser", 1, "d2");
@@ -95,7 +95,7 @@ fn run_at_review() -> TestRun {
     let verdicts = json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Abort"]);
     let context = "{{ iteration }} {{ current_draft }} {{ current_evaluation.score }} {{ iterations | length }}";
     let mut run =
-        evaluator(json!({"reviewGate": gate(json!({"allowedVerdicts": verdicts, "contextDisplay": context}))}));
+        run_of_evaluator(json!({"reviewGate": gate(json!({"allowedVerdicts": verdicts, "contextDisplay": context}))}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 10);
     run
@@ -166,7 +166,7 @@ fn reject_ends_the_run_and_so_does_abort() {
 #[test]
 fn max_iterations_limits_the_drafts_that_people_request() {
     let review = gate(json!({"allowedVerdicts": ["Approve", "Retry"]}));
-    let mut run = evaluator(json!({"accept": {"minScore": 80, "maxIterations": 6}, "reviewGate": review}));
+    let mut run = run_of_evaluator(json!({"accept": {"minScore": 80, "maxIterations": 6}, "reviewGate": review}));
     run.reply(".producer", 1, "d");
     for visit in 1..=6 {
         let path_of_visit =
