@@ -3,7 +3,7 @@
 use signoff_api::ApprovalRequest;
 use signoff_review::edits::{differences, line};
 
-use crate::sanitize::fenced;
+use crate::sanitize::fence;
 
 /// The longest difference, in characters.
 const LONGEST: usize = 20_000;
@@ -17,7 +17,7 @@ pub fn body(request: &ApprovalRequest, reviewed: Option<&str>, originals: &[Resu
     let mut differences = differences.into_iter();
     let render_edit = |edit| {
         let change = match differences.next() {
-            Some(Ok(difference)) => fenced(&difference, LONGEST),
+            Some(Ok(difference)) => fence(&difference, LONGEST),
             Some(Err(why)) => format!("  {}\n", crate::sanitize::one_line(&why, 600)),
             None => String::new(),
         };

@@ -13,14 +13,14 @@ use std::{
 use tempfile::TempDir;
 
 /// The editor if no environment variable names one.
-const DEFAULT: &str = "vi";
+const DEFAULT_EDITOR: &str = "vi";
 /// The mode of the folder: only the user can enter it.
 const FOLDER_MODE: u32 = 0o700;
 /// The mode of the file: only the user can read and write it.
 const FILE_MODE: u32 = 0o600;
 
-/// Returns the edited text, or `None` if the editor fails, as with `:cq`. `variables`: the environment variables that
-/// can name the editor, in the order of their priority.
+/// Opens a text in the user's editor, as a file with this name. Returns the edited text, or `None` if the editor fails,
+/// as with `:cq`. `variables`: the environment variables that can name the editor, in the order of their priority.
 ///
 /// # Errors
 /// The editor cannot be run, or the edited text is not UTF-8.
@@ -28,8 +28,8 @@ pub fn edit(name: &str, text: &str, variables: &[&str]) -> io::Result<Option<Str
     EditedFile::create(name)?.edit(text, variables)
 }
 
-/// A file for an editor, in a folder of its own that no other user can enter: the text may be confidential. Both are
-/// deleted with this value.
+/// A file for an editor, in a folder of its own that no other user can enter: the text may be confidential. File and
+/// folder are deleted with this value.
 #[derive(Debug)]
 pub struct EditedFile {
     folder: TempDir,
@@ -58,7 +58,7 @@ impl EditedFile {
             fs::OpenOptions::new().write(true).truncate(true).create(true).mode(FILE_MODE).open(&self.path)?;
         file.write_all(text.as_bytes())?;
         drop(file);
-        if !run(&self.path, variables)? {
+        if !run_editor(&self.path, variables)? {
             return Ok(None);
         }
         self.text().map(Some)
@@ -81,17 +81,18 @@ impl EditedFile {
     /// Keeps the folder and the file, and returns the path of the file.
     pub fn keep(self) -> PathBuf {
         let _folder = self.folder.keep();
-        // The editor can have replaced the file by one with another mode. If this fails, the folder still protects the
-        // file.
+        // The editor can have replaced the file by another with another mode. If the mode cannot be set, the folder
+        // still protects the file.
         let _ = fs::set_permissions(&self.path, fs::Permissions::from_mode(FILE_MODE));
         self.path
     }
 }
 
-/// Runs the editor, whose command can have arguments. Returns whether it succeeds.
-fn run(file: &Path, variables: &[&str]) -> io::Result<bool> {
-    let mut chosen = variables.iter().filter_map(|name| env::var(name).ok());
-    let editor = chosen.find(|editor| !editor.trim().is_empty()).unwrap_or_else(|| DEFAULT.to_owned());
+/// Runs the editor with the file. Returns whether the editor succeeds.
+fn run_editor(file: &Path, variables: &[&str]) -> io::Result<bool> {
+    let mut editors = variables.iter().filter_map(|name| env::var(name).ok());
+    let editor = editors.find(|editor| !editor.trim().is_empty()).unwrap_or_else(|| DEFAULT_EDITOR.to_owned());
+    // A shell, because the name of the editor can have arguments, such as `code --wait`.
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{editor} \"$1\""), "sh"]).arg(file);
     // Standard output is for the result of the run.

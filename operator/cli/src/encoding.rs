@@ -7,7 +7,7 @@ const MARK: char = '\u{feff}';
 /// write it.
 ///
 /// # Errors
-/// The bytes are neither UTF-8 nor UTF-16 with a byte order mark. The message has a remedy.
+/// The bytes are neither UTF-8 nor UTF-16 with a byte order mark, or the text contains NUL. The message has a remedy.
 pub fn decode(bytes: Vec<u8>) -> Result<String, String> {
     let text = decode_with_mark(bytes)?;
     Ok(text.strip_prefix(MARK).map(str::to_owned).unwrap_or(text))
@@ -15,12 +15,12 @@ pub fn decode(bytes: Vec<u8>) -> Result<String, String> {
 
 /// Decodes the bytes, and keeps the byte order mark as the first character.
 fn decode_with_mark(bytes: Vec<u8>) -> Result<String, String> {
-    let unit: Option<fn([u8; 2]) -> u16> = match bytes.get(..2) {
+    let decode_unit: Option<fn([u8; 2]) -> u16> = match bytes.get(..2) {
         Some([0xFF, 0xFE]) => Some(u16::from_le_bytes),
         Some([0xFE, 0xFF]) => Some(u16::from_be_bytes),
         _ => None,
     };
-    let Some(unit) = unit else {
+    let Some(decode_unit) = decode_unit else {
         let remedy = if bytes.contains(&0) { "it looks like UTF-16 without a byte order mark: " } else { "" };
         return String::from_utf8(bytes)
             .map_err(|why| {
@@ -33,10 +33,10 @@ fn decode_with_mark(bytes: Vec<u8>) -> Result<String, String> {
                 false => Ok(text),
             });
     };
-    let (units, rest) = bytes[2..].as_chunks::<2>();
-    let text = String::from_utf16(&units.iter().map(|pair| unit(*pair)).collect::<Vec<_>>());
+    let (units, odd_byte) = bytes[2..].as_chunks::<2>();
+    let text = String::from_utf16(&units.iter().map(|pair| decode_unit(*pair)).collect::<Vec<_>>());
     match text {
-        Ok(text) if rest.is_empty() => Ok(text),
+        Ok(text) if odd_byte.is_empty() => Ok(text),
         _ => Err("it begins like UTF-16 and is none; save it as UTF-8".to_owned()),
     }
 }

@@ -18,7 +18,7 @@ const WIDTH: usize = 74;
 const MARGIN: &str = "  | ";
 
 /// Returns a text as lines that all begin with a margin, so that none of them looks like a line of the program.
-pub fn fenced(text: &str, max_chars: usize) -> String {
+pub fn fence(text: &str, max_chars: usize) -> String {
     let shown = display(text, max_chars).replace('\t', "    ");
     let mut out = String::new();
     for line in shown.trim_end().split('\n').flat_map(|line| wrap(line, WIDTH)) {
@@ -48,7 +48,7 @@ pub fn wrap(line: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the text, shortened to at most `room` columns.
+/// Returns the text, shortened to at most `room` columns. A shortened text ends with `…`.
 pub fn shorten(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
@@ -73,7 +73,8 @@ pub fn json<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<String> {
     Ok(escape_hidden(&serde_json::to_string_pretty(value)?) + "\n")
 }
 
-/// Returns the same JSON value, with every character that moves, hides or changes direction as `\uXXXX`.
+/// Writes every character of the JSON that moves the cursor, hides text or changes its direction as `\uXXXX`. The value
+/// stays equal.
 fn escape_hidden(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -97,11 +98,11 @@ mod tests {
     #[test]
     fn fenced_text_cannot_leave_its_margin() {
         let hostile = "first\r\n\u{1b}[2Jsecond\rthird\n\nPhase: Approved";
-        assert_eq!(fenced(hostile, 1000), "  | first\n  | [2Jsecond⟨U+000D⟩third\n  |\n  | Phase: Approved\n");
+        assert_eq!(fence(hostile, 1000), "  | first\n  | [2Jsecond⟨U+000D⟩third\n  |\n  | Phase: Approved\n");
         let padded = format!("{}Phase:        Approved", " ".repeat(76));
-        assert!(fenced(&padded, 1000).lines().all(|line| line.starts_with("  |") && line.width() <= 78));
+        assert!(fence(&padded, 1000).lines().all(|line| line.starts_with("  |") && line.width() <= 78));
         let wide = "審".repeat(200);
-        assert!(fenced(&wide, 1000).lines().all(|line| line.width() <= 78));
+        assert!(fence(&wide, 1000).lines().all(|line| line.width() <= 78));
     }
 
     #[test]

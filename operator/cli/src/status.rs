@@ -24,8 +24,8 @@ use crate::{
 /// The columns of the labels of the header.
 const LABELS: usize = 14;
 
-/// Renders the page of a run: facts, and the tree. `approvals`: those of its open gates; others are ignored. Records of
-/// segments must already be in `status.steps`; the header says how many are missing.
+/// Renders the page of a run: facts, and the tree. `approvals`: the Approvals of the open gates; others are ignored.
+/// Records of segments must already be in `status.steps`; the header says how many are missing.
 #[must_use]
 pub fn render(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style) -> String {
     let nodes = run::tree(workflow, approvals, now);
@@ -42,35 +42,35 @@ fn render_header(workflow: &Workflow, approvals: &[Approval], now: Moment, style
     let meta = &workflow.metadata;
     let namespace = meta.namespace.as_ref().map(|name| format!(" in namespace {}", one_line(name, 63)));
     let name = one_line(meta.name.as_deref().unwrap_or_default(), 253);
-    page.fact("Workflow", Tone::Strong, &(name + &namespace.unwrap_or_default()));
+    page.add_fact("Workflow", Tone::Strong, &(name + &namespace.unwrap_or_default()));
     if let Some(deletion) = deletion(meta) {
-        page.fact("Deletion", Tone::Attention, &deletion);
+        page.add_fact("Deletion", Tone::Attention, &deletion);
     }
     let Some(status) = &workflow.status else {
         let created = meta.creation_timestamp.as_ref().map(|at| distance(Moment::from(at.0), now));
         let created = created.map(|ago| format!(", created {ago}")).unwrap_or_default();
-        page.fact("Phase", Tone::Attention, &format!("Pending: no operator has read it yet{created}"));
-        page.fact("Requester", Tone::Quiet, &requester(workflow));
+        page.add_fact("Phase", Tone::Attention, &format!("Pending: no operator has read it yet{created}"));
+        page.add_fact("Requester", Tone::Quiet, &requester(workflow));
         return page.text;
     };
-    page.fact("Phase", tone(status.phase), status.phase.name());
+    page.add_fact("Phase", phase_tone(status.phase), status.phase.name());
     let has_reason = status.phase != WorkflowPhase::Succeeded && status.phase != WorkflowPhase::Waiting;
     if let Some(why) = status.message.as_ref().filter(|why| has_reason && !why.trim().is_empty()) {
-        page.fact("Reason", Tone::Quiet, &one_line(why, 1024));
+        page.add_fact("Reason", Tone::Quiet, &one_line(why, 1024));
     }
     for condition in run::troubles(status) {
         let code = Code::bracketed(Code::of_reason(&condition.reason));
         let text = format!("{}{code}: {}", one_line(&condition.reason, 63), one_line(&condition.message, 1024));
-        page.fact(&one_line(&condition.type_, 40), Tone::Quiet, &text);
+        page.add_fact(&one_line(&condition.type_, 40), Tone::Quiet, &text);
     }
-    page.fact("Requester", Tone::Quiet, &requester(workflow));
+    page.add_fact("Requester", Tone::Quiet, &requester(workflow));
     if let Some(started) = status.started_at {
-        page.fact("Started", Tone::Quiet, &format!("{} ({})", started.ceil_to_second(), distance(started, now)));
+        page.add_fact("Started", Tone::Quiet, &format!("{} ({})", started.ceil_to_second(), distance(started, now)));
     }
     if let Some(finished) = status.finished_at {
         let took = status.started_at.map(|from| format!(", after {}", clock::length(finished.since(from))));
         let ago = distance(finished, now);
-        page.fact(
+        page.add_fact(
             "Finished",
             Tone::Quiet,
             &format!("{} ({ago}{})", finished.ceil_to_second(), took.unwrap_or_default()),
@@ -78,15 +78,15 @@ fn render_header(workflow: &Workflow, approvals: &[Approval], now: Moment, style
     }
     for (label, list) in [("Waiting for", open_gates(status, approvals)), ("Running", running_steps(status))] {
         if !list.is_empty() && !status.phase.is_end() {
-            page.fact(label, Tone::Quiet, &list.join("; "));
+            page.add_fact(label, Tone::Quiet, &list.join("; "));
         }
     }
     if let Some(usage) = status.usage {
-        page.fact("Tokens", Tone::Quiet, &usage.to_string());
+        page.add_fact("Tokens", Tone::Quiet, &usage.to_string());
     }
-    let moved: i64 = status.segments.iter().map(|segment| i64::from(segment.records)).sum();
-    if moved > 0 {
-        page.fact("Not shown", Tone::Quiet, &format!("{moved} earlier records, which could not be read"));
+    let missing: i64 = status.segments.iter().map(|segment| i64::from(segment.records)).sum();
+    if missing > 0 {
+        page.add_fact("Not shown", Tone::Quiet, &format!("{missing} earlier records, which could not be read"));
     }
     page.text
 }
@@ -98,8 +98,8 @@ struct Header {
 }
 
 impl Header {
-    /// Adds a fact, wrapped to the width. `Tone::Quiet` means no colour.
-    fn fact(&mut self, label: &str, tone: Tone, text: &str) {
+    /// Adds a fact, wrapped to the width of the style. `Tone::Quiet` means no colour.
+    fn add_fact(&mut self, label: &str, tone: Tone, text: &str) {
         let label = format!("{:<LABELS$}", format!("{label}:"));
         // The label of a condition can be longer than the column.
         let label = if label.ends_with(' ') { label } else { label + " " };
@@ -130,7 +130,7 @@ fn requester(workflow: &Workflow) -> String {
     one_line(&spec.requested_by, 512) + &person.unwrap_or_default()
 }
 
-fn tone(phase: WorkflowPhase) -> Tone {
+fn phase_tone(phase: WorkflowPhase) -> Tone {
     match phase {
         WorkflowPhase::Succeeded => Tone::Good,
         WorkflowPhase::Failed | WorkflowPhase::Rejected | WorkflowPhase::Aborted => Tone::Bad,

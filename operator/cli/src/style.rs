@@ -54,13 +54,13 @@ pub enum Tone {
 
 impl From<signoff_review::run::Tone> for Tone {
     fn from(tone: signoff_review::run::Tone) -> Self {
-        use signoff_review::run::Tone as Of;
+        use signoff_review::run::Tone as RunTone;
         match tone {
-            Of::Good => Self::Good,
-            Of::Bad => Self::Bad,
-            Of::Busy => Self::Busy,
-            Of::Attention => Self::Attention,
-            Of::Quiet => Self::Quiet,
+            RunTone::Good => Self::Good,
+            RunTone::Bad => Self::Bad,
+            RunTone::Busy => Self::Busy,
+            RunTone::Attention => Self::Attention,
+            RunTone::Quiet => Self::Quiet,
         }
     }
 }

@@ -16,7 +16,7 @@ const GAP: u16 = 3;
 const NARROWEST: usize = 16;
 
 /// Renders a table, with a line end after every row.
-pub fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
+pub fn render_table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(headers.to_vec());
     table.add_rows(rows);
@@ -30,10 +30,11 @@ pub fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     text
 }
 
-/// Renders a table of at most `width` columns: the last column is shortened, then the columns of `droppable` are
-/// dropped in this order. `None`: any width.
+/// Renders a table of at most `width` columns of the terminal, or of any width if `width` is `None`. The last column is
+/// shortened. As long as it would be narrower than [`NARROWEST`], the next column of `droppable` is dropped. Without any
+/// left, the table stays too wide.
 pub fn fit(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>, droppable: &[&str]) -> String {
-    let Some(width) = width else { return table(headers, rows) };
+    let Some(width) = width else { return render_table(headers, rows) };
     let mut headers = headers.to_vec();
     let mut droppable = droppable.iter();
     loop {
@@ -43,9 +44,9 @@ pub fn fit(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>, d
         if others + last.min(&NARROWEST) <= width {
             let room = width - others;
             rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|cell| *cell = shorten(cell, room));
-            return table(&headers, rows);
+            return render_table(&headers, rows);
         }
-        let Some(name) = droppable.next() else { return table(&headers, rows) };
+        let Some(name) = droppable.next() else { return render_table(&headers, rows) };
         if let Some(at) = headers.iter().position(|header| header == name) {
             headers.remove(at);
             rows.iter_mut().filter(|row| row.len() > at).for_each(|row| drop(row.remove(at)));
@@ -53,14 +54,14 @@ pub fn fit(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>, d
     }
 }
 
-/// Returns a table in colour: the header line as a title, and each cell in the tone that `tone` returns for its header
-/// and text.
+/// Colours a rendered table: the header line as a title, and each cell in the tone that `tone` returns for the header
+/// and the text of the cell. `None`: no colour.
 pub fn paint(table: &str, style: Style, tone: impl Fn(&str, &str) -> Option<Tone>) -> String {
     let Some((header, rows)) = table.split_once('\n').filter(|_| style.colour) else { return table.to_owned() };
-    let columns = columns(header);
+    let columns = column_starts(header);
     let mut text = style.paint(Tone::Strong, header) + "\n";
     for row in rows.lines() {
-        for (name, cell) in cells(row, &columns) {
+        for (name, cell) in split_cells(row, &columns) {
             let word = cell.trim_end();
             text += &tone(name, word).map_or_else(|| word.to_owned(), |tone| style.paint(tone, word));
             text += cell.strip_prefix(word).unwrap_or_default();
@@ -71,7 +72,7 @@ pub fn paint(table: &str, style: Style, tone: impl Fn(&str, &str) -> Option<Tone
 }
 
 /// Returns each header with the column of the terminal at which it begins. Headers have no spaces.
-fn columns(header: &str) -> Vec<(&str, usize)> {
+fn column_starts(header: &str) -> Vec<(&str, usize)> {
     let (mut columns, mut at) = (Vec::new(), 0);
     for part in header.split(' ') {
         if !part.is_empty() {
@@ -82,8 +83,8 @@ fn columns(header: &str) -> Vec<(&str, usize)> {
     columns
 }
 
-/// Returns the cells of a row with their headers. A cell includes the spaces after it.
-fn cells<'t>(mut row: &'t str, columns: &[(&'t str, usize)]) -> Vec<(&'t str, &'t str)> {
+/// Splits a row into pairs of a header and its cell. A cell includes the spaces after its text.
+fn split_cells<'t>(mut row: &'t str, columns: &[(&'t str, usize)]) -> Vec<(&'t str, &'t str)> {
     let ends = columns.iter().skip(1).map(|(_, start)| *start).chain([usize::MAX]);
     let (mut cells, mut at) = (Vec::new(), 0);
     for ((name, _), end) in columns.iter().zip(ends) {
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn columns_are_three_spaces_apart_and_lines_have_no_trailing_spaces() {
         let rows = vec![vec!["a-long-name".into(), "1/2".into()], vec!["b".into(), String::new()]];
-        assert_eq!(table(&["NAME", "VOTES"], rows), "NAME          VOTES\na-long-name   1/2\nb\n");
+        assert_eq!(render_table(&["NAME", "VOTES"], rows), "NAME          VOTES\na-long-name   1/2\nb\n");
     }
 
     fn letters() -> Vec<Vec<String>> {
@@ -150,7 +151,7 @@ mod tests {
             vec!["審査-1".to_owned(), "Pending".to_owned(), "Send   it?".to_owned()],
             vec!["a".to_owned(), "Approved".to_owned(), String::new()],
         ];
-        let plain = table(&["NAME", "PHASE", "PROMPT"], rows);
+        let plain = render_table(&["NAME", "PHASE", "PROMPT"], rows);
         let tone = |header: &str, cell: &str| (header == "PHASE" && cell == "Pending").then_some(Tone::Attention);
         assert_eq!(paint(&plain, Style::PLAIN, tone), plain);
         let coloured = paint(&plain, Style { colour: true, ..Style::PLAIN }, tone);
@@ -162,6 +163,6 @@ mod tests {
 
     #[test]
     fn a_table_without_a_maximum_width_is_not_shortened() {
-        assert_eq!(fit(&HEADERS, letters(), None, &["PHASE"]), table(&HEADERS, letters()));
+        assert_eq!(fit(&HEADERS, letters(), None, &["PHASE"]), render_table(&HEADERS, letters()));
     }
 }

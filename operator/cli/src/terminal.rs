@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::style::{PLAIN_WIDTH, Style, Tone};
 
-/// Returns the sequences that move the cursor up this number of rows (CPL) and clear the screen from there (ED).
+/// Returns the control sequences that move the cursor up this number of rows (CPL), and clear the screen below (ED).
 fn rewind(rows: usize) -> String {
     if rows == 0 { String::new() } else { format!("\u{1b}[{rows}F\u{1b}[J") }
 }
@@ -30,7 +30,7 @@ pub fn print(text: &str) -> io::Result<()> {
 
 /// Writes a note to standard error. Errors are ignored.
 pub fn note(text: &str) {
-    let text = with_prefix(text.trim_end(), note_style());
+    let text = colour_prefix(text.trim_end(), note_style());
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -42,7 +42,7 @@ pub fn progress(text: &str) {
 }
 
 /// Colours the prefix of an error or a refusal.
-fn with_prefix(text: &str, style: Style) -> String {
+fn colour_prefix(text: &str, style: Style) -> String {
     const PREFIXES: [&str; 2] = ["error:", "refused:"];
     let prefixed = PREFIXES.iter().find_map(|prefix| Some((prefix, text.strip_prefix(prefix)?)));
     prefixed.map_or_else(|| text.to_owned(), |(prefix, rest)| style.paint(Tone::Bad, prefix) + rest)
@@ -123,7 +123,8 @@ impl Screen {
         can_move() && size().is_some()
     }
 
-    /// Prints a page in place of the one before.
+    /// Prints a page in place of the previous page, cropped to the terminal. Where pages cannot replace one another,
+    /// prints the page after an empty line.
     ///
     /// # Errors
     /// As [`print()`].
@@ -138,25 +139,25 @@ impl Screen {
     }
 }
 
-/// Returns at most `most` rows of a page, and their number, because rows that scroll out of a terminal cannot be
-/// replaced.
-fn crop(page: &str, columns: usize, most: usize) -> (String, usize) {
+/// Returns the page, cropped to `max_rows` rows with a note at the end, and the number of its rows. A terminal cannot
+/// replace rows that have scrolled out of it.
+fn crop(page: &str, columns: usize, max_rows: usize) -> (String, usize) {
     // A line that is wider than the terminal takes several rows.
-    let rows = |line: &str| strip_str(line).to_string().width().div_ceil(columns.max(1)).max(1);
-    let all: usize = page.lines().map(rows).sum();
-    if all <= most {
-        return (page.to_owned(), all);
+    let count_rows = |line: &str| strip_str(line).to_string().width().div_ceil(columns.max(1)).max(1);
+    let all_rows: usize = page.lines().map(count_rows).sum();
+    if all_rows <= max_rows {
+        return (page.to_owned(), all_rows);
     }
-    let (mut text, mut taken, mut lines) = (String::new(), 0, 0);
+    let (mut text, mut rows, mut lines) = (String::new(), 0, 0);
     for line in page.lines() {
-        if taken + rows(line) >= most {
+        if rows + count_rows(line) >= max_rows {
             break;
         }
-        (taken, lines) = (taken + rows(line), lines + 1);
+        (rows, lines) = (rows + count_rows(line), lines + 1);
         text += &format!("{line}\n");
     }
     let more = page.lines().count() - lines;
-    (format!("{text}… {more} more lines\n"), taken + 1)
+    (format!("{text}… {more} more lines\n"), rows + 1)
 }
 
 /// Asks a yes-or-no question. Any answer but yes is no.
@@ -196,9 +197,9 @@ mod tests {
     #[test]
     fn only_the_prefix_of_an_error_is_coloured() {
         let style = Style { colour: true, ..Style::PLAIN };
-        assert_eq!(with_prefix("refused: no", style), "\u{1b}[1m\u{1b}[31mrefused:\u{1b}[0m no");
-        assert_eq!(with_prefix("refused: no", Style::PLAIN), "refused: no");
-        assert_eq!(with_prefix("an error: no", style), "an error: no");
+        assert_eq!(colour_prefix("refused: no", style), "\u{1b}[1m\u{1b}[31mrefused:\u{1b}[0m no");
+        assert_eq!(colour_prefix("refused: no", Style::PLAIN), "refused: no");
+        assert_eq!(colour_prefix("an error: no", style), "an error: no");
     }
 
     #[test]

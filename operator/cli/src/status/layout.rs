@@ -44,7 +44,7 @@ struct Row {
 
 /// Returns the tree as text, each line at most `style.width` columns wide.
 pub fn lines(nodes: &[Node], now: Moment, style: Style) -> String {
-    let is_folded = style.fold_above.is_some_and(|most| count(nodes) > most);
+    let is_folded = style.fold_above.is_some_and(|limit| count_rows(nodes) > limit);
     let mut rows = Vec::new();
     for item in fold(nodes, is_folded) {
         add_rows(&mut rows, &item, "", None, now, style, is_folded);
@@ -57,8 +57,8 @@ pub fn lines(nodes: &[Node], now: Moment, style: Style) -> String {
     text
 }
 
-fn count(nodes: &[Node]) -> usize {
-    nodes.iter().map(|node| 1 + count(&node.children)).sum()
+fn count_rows(nodes: &[Node]) -> usize {
+    nodes.iter().map(|node| 1 + count_rows(&node.children)).sum()
 }
 
 /// A node with a row of its own, or the text of a row for several folded nodes.
@@ -75,12 +75,13 @@ enum Quiet {
     EarlierAttempt,
 }
 
+/// Returns the reason why the row of this node can be folded, or `None` if the row must be shown.
 fn quiet_kind(node: &Node) -> Option<Quiet> {
     if node.is_earlier_attempt {
         Some(Quiet::EarlierAttempt)
-    } else if is_all(node, State::is_uneventful) {
+    } else if have_all_states(node, State::is_uneventful) {
         Some(Quiet::Done)
-    } else if is_all(node, State::is_unbegun) {
+    } else if have_all_states(node, State::is_unbegun) {
         Some(Quiet::Unbegun)
     } else {
         None
@@ -88,37 +89,38 @@ fn quiet_kind(node: &Node) -> Option<Quiet> {
 }
 
 /// Whether the predicate holds for the states of a node and of all its descendants.
-fn is_all(node: &Node, is: fn(State) -> bool) -> bool {
-    is(node.state) && node.children.iter().all(|child| is_all(child, is))
+fn have_all_states(node: &Node, predicate: fn(State) -> bool) -> bool {
+    predicate(node.state) && node.children.iter().all(|child| have_all_states(child, predicate))
 }
 
-/// Replaces several quiet siblings by one row with their number. The first row that has not begun, or the last row of
-/// any other kind, stays.
+/// Replaces at least [`FOLDED`] successive nodes that are quiet for the same reason by one node and the number of the
+/// others. The first stays of the nodes that have not begun, otherwise the last.
 fn fold(nodes: &[Node], is_folded: bool) -> Vec<Item<'_>> {
     let mut items = Vec::new();
-    for run in nodes.chunk_by(|a, b| is_folded && quiet_kind(a).is_some() && quiet_kind(a) == quiet_kind(b)) {
-        let (first, last, few) = match run {
-            [first, .., last] if run.len() >= FOLDED => (first, last, run.len() - 1),
+    for chunk in nodes.chunk_by(|a, b| is_folded && quiet_kind(a).is_some() && quiet_kind(a) == quiet_kind(b)) {
+        let (first, last, others) = match chunk {
+            [first, .., last] if chunk.len() >= FOLDED => (first, last, chunk.len() - 1),
             _ => {
-                items.extend(run.iter().map(Item::Node));
+                items.extend(chunk.iter().map(Item::Node));
                 continue;
             }
         };
         match quiet_kind(first) {
             Some(Quiet::Unbegun) => {
                 let word = first.state.word().to_lowercase();
-                items.extend([Item::Node(first), Item::Folded(format!("… {few} {word}"))]);
+                items.extend([Item::Node(first), Item::Folded(format!("… {others} {word}"))]);
             }
             Some(Quiet::EarlierAttempt) => {
-                items.extend([Item::Folded(format!("… {few} attempts failed")), Item::Node(last)])
+                items.extend([Item::Folded(format!("… {others} attempts failed")), Item::Node(last)])
             }
-            _ => items.extend([Item::Folded(format!("… {few} done")), Item::Node(last)]),
+            _ => items.extend([Item::Folded(format!("… {others} done")), Item::Node(last)]),
         }
     }
     items
 }
 
-/// Adds the rows of an item. `is_last`: whether it is the last item of its parent, or `None` at the root.
+/// Adds the row of an item, and the rows of its descendants. `above`: the lines of the tree before the row. `is_last`:
+/// whether the item is the last of its parent, or `None` at the root.
 fn add_rows(
     rows: &mut Vec<Row>,
     item: &Item<'_>,
@@ -138,10 +140,10 @@ fn add_rows(
     let branch = format!("{above}{fork}");
     let node = match item {
         Item::Node(node) => node,
-        Item::Folded(words) => {
+        Item::Folded(label) => {
             let cells = Default::default();
             let (sign, margin, details) = (String::new(), String::new(), Vec::new());
-            rows.push(Row { branch, sign, tone: Tone::Quiet, label: words.clone(), cells, margin, details });
+            rows.push(Row { branch, sign, tone: Tone::Quiet, label: label.clone(), cells, margin, details });
             return;
         }
     };
@@ -158,17 +160,18 @@ fn add_rows(
         sign: if style.signs { format!("{} ", tone.sign()) } else { String::new() },
         tone,
         label: node.label.clone(),
-        cells: cells(node, now),
+        cells: render_node(node, now),
         margin: format!("{below}{stem}  "),
         details: node.details.iter().map(ToString::to_string).collect(),
     });
     let last = children.len().saturating_sub(1);
-    for (at, child) in children.iter().enumerate() {
-        add_rows(rows, child, &below, Some(at == last), now, style, is_folded);
+    for (index, child) in children.iter().enumerate() {
+        add_rows(rows, child, &below, Some(index == last), now, style, is_folded);
     }
 }
 
-fn cells(node: &Node, now: Moment) -> [String; 5] {
+/// Returns the cells of the columns after STEP.
+fn render_node(node: &Node, now: Moment) -> [String; 5] {
     let took = node.started.zip(node.finished).map(|(from, to)| clock::length(to.since(from)));
     let tokens = node.usage.map(|usage| {
         let cost = usage.cost.map(|cost| format!(" ({cost})")).unwrap_or_default();
@@ -186,22 +189,22 @@ fn cells(node: &Node, now: Moment) -> [String; 5] {
 /// Returns the widths of the columns. A dropped column has the width 0: a column without cells, and columns that leave
 /// too little room for STEP.
 fn column_widths(rows: &[Row], width: usize) -> Vec<usize> {
-    let label = rows.iter().map(|row| row.branch.width() + row.sign.width() + row.label.width());
-    let label = label.max().unwrap_or(0).max(HEADERS[0].len());
+    let steps = rows.iter().map(|row| row.branch.width() + row.sign.width() + row.label.width());
+    let widest_step = steps.max().unwrap_or(0).max(HEADERS[STEP].len());
     let mut widths: Vec<usize> = (0..5)
-        .map(|at| rows.iter().map(|row| row.cells[at].width()).max().unwrap_or(0))
+        .map(|column| rows.iter().map(|row| row.cells[column].width()).max().unwrap_or(0))
         .zip(HEADERS.iter().skip(1))
         .map(|(cell, header)| if cell == 0 { 0 } else { cell.max(header.len()) })
         .collect();
-    let rest = |widths: &[usize]| widths.iter().filter(|width| **width > 0).map(|width| width + GAP).sum::<usize>();
+    let width_after_step = |widths: &[usize]| widths.iter().filter(|width| **width > 0).map(|width| width + GAP).sum::<usize>();
     // TOKENS is dropped first, then STARTED, then TOOK.
-    for at in [4, 2, 3] {
-        if rest(&widths) + label.min(NARROWEST) > width {
-            widths[at] = 0;
+    for column in [4, 2, 3] {
+        if width_after_step(&widths) + widest_step.min(NARROWEST) > width {
+            widths[column] = 0;
         }
     }
-    let label = label.min(width.saturating_sub(rest(&widths)));
-    std::iter::once(label).chain(widths).collect()
+    let step = widest_step.min(width.saturating_sub(width_after_step(&widths)));
+    std::iter::once(step).chain(widths).collect()
 }
 
 fn render_row(row: &Row, widths: &[usize], style: Style) -> String {
@@ -247,24 +250,25 @@ fn wrap_detail(detail: &str, room: usize) -> Vec<String> {
     lines
         .into_iter()
         .enumerate()
-        .map(|(at, line)| if at == 0 { line } else { format!("  {}", line.trim_start()) })
+        .map(|(index, line)| if index == 0 { line } else { format!("  {}", line.trim_start()) })
         .collect()
 }
 
-/// Renders a row, with its cells padded to the widths of their columns. `paint` colours a cell without its padding.
+/// Renders a line of cells, each padded to the width of its column. Skips columns of the width 0. `paint` colours a
+/// cell without its padding.
 fn render_cells(cells: &[String], widths: &[usize], paint: impl Fn(usize, String) -> String) -> String {
     let mut text = String::new();
-    let mut pending = 0;
-    for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
+    let mut padding = 0;
+    for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
         if *width == 0 {
             continue;
         }
         if !cell.is_empty() {
-            text += &" ".repeat(std::mem::take(&mut pending));
-            text += &paint(at, cell.clone());
-            pending = width.saturating_sub(cell.width()) + GAP;
+            text += &" ".repeat(std::mem::take(&mut padding));
+            text += &paint(column, cell.clone());
+            padding = width.saturating_sub(cell.width()) + GAP;
         } else {
-            pending += width + GAP;
+            padding += width + GAP;
         }
     }
     text.push('\n');

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use signoff_cli::{
     sanitize::{self, hides, one_line},
-    table::table,
+    table::render_table,
     terminal,
 };
 use signoff_expr::text::display;
@@ -199,7 +199,7 @@ fn render_columns(columns: &[Column], document: &Value) -> String {
     let headers: Vec<_> = columns.iter().map(|column| one_line(&column.header, 253)).collect();
     let headers: Vec<_> = headers.iter().map(String::as_str).collect();
     let row = |object: &Value| columns.iter().map(|column| render_cell(column, object)).collect();
-    table(&headers, items(document).into_iter().map(row).collect())
+    render_table(&headers, items(document).into_iter().map(row).collect())
 }
 
 fn render_cell(column: &Column, object: &Value) -> String {

@@ -16,8 +16,8 @@ use signoff_api::{
 };
 use signoff_cli::{
     facts::lines as fact_lines,
-    sanitize::{fenced, one_line},
-    table::table,
+    sanitize::{fence, one_line},
+    table::render_table,
     terminal,
 };
 use signoff_engine::{approval::eligibility::allowed_verdicts, gate::parameters};
@@ -111,7 +111,7 @@ pub fn render_page(
     let is_question = action::is_question(request);
     if is_question {
         // The first line of the prompt says that an answer approves nothing, so the prompt comes first.
-        page.text = format!("{}:\n{}\n", action::ASKS, fenced(&request.prompt, LONGEST));
+        page.text = format!("{}:\n{}\n", action::ASKS, fence(&request.prompt, LONGEST));
     }
     add_facts(&mut page, seen, now);
     add_warnings(&mut page, &status);
@@ -130,7 +130,7 @@ pub fn render_page(
         }
     }
     if !is_question {
-        page.section("Question", &fenced(&request.prompt, LONGEST));
+        page.section("Question", &fence(&request.prompt, LONGEST));
     }
     for (title, body) in texts.into_iter().chain(texts::context(request, whole, &command)) {
         page.section(&title, &body);
@@ -153,7 +153,7 @@ pub fn render_page(
     }
     add_outcome(&mut page, &status, now);
     if let Some(words) = action::says(request) {
-        page.section(action::SAYS, &fenced(words, LONGEST));
+        page.section(action::SAYS, &fence(words, LONGEST));
     }
     page.gap();
     page.fact("You", &decisions::standing(approval, me, now));
@@ -244,7 +244,7 @@ fn add_warnings(page: &mut Page, status: &ApprovalStatus) {
 }
 
 fn render_form(request: &ApprovalRequest, question: &Question) -> String {
-    let mut body = question.question.as_ref().map(|text| fenced(text, LONGEST)).unwrap_or_default();
+    let mut body = question.question.as_ref().map(|text| fence(text, LONGEST)).unwrap_or_default();
     let rows: Vec<_> = question
         .options
         .iter()
@@ -257,7 +257,7 @@ fn render_form(request: &ApprovalRequest, question: &Question) -> String {
         })
         .collect();
     if !rows.is_empty() {
-        body.push_str(&table(&["  OPTION", "LABEL", "DESCRIPTION"], rows));
+        body.push_str(&render_table(&["  OPTION", "LABEL", "DESCRIPTION"], rows));
     }
     body.push_str(&format!("  {}\n", answer_rules(request, question).join("; ")));
     body
@@ -277,7 +277,7 @@ fn render_decisions(approval: &Approval, status: &ApprovalStatus, now: Moment) -
             ]
         })
         .collect();
-    table(&["  BY", "VERDICT", "STATE", "WORDS"], rows)
+    render_table(&["  BY", "VERDICT", "STATE", "WORDS"], rows)
 }
 
 fn add_outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
@@ -292,7 +292,7 @@ fn add_outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
     for (title, text) in [("Response", &outcome.response), ("Parameters", &parameters), ("Guidance", &outcome.guidance)]
     {
         if let Some(text) = text {
-            page.section(title, &fenced(text, LONGEST));
+            page.section(title, &fence(text, LONGEST));
         }
     }
 }

@@ -10,7 +10,7 @@ use signoff_api::{
     Span,
     workflow::{ModelApi, OpenAi, OpenAiApi, Provider, ProviderKind, SecretEntry},
 };
-use signoff_cli::{sanitize::one_line, table::table, terminal};
+use signoff_cli::{sanitize::one_line, table::render_table, terminal};
 use signoff_engine::{
     Settings,
     transition::{Message, Role, ToolCall, ToolOffer},
@@ -97,7 +97,7 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
         Ok(offered) if offered.is_empty() => terminal::print("The provider lists no models.\n")?,
         Ok(offered) => {
             let rows = offered.iter().map(|model| vec![one_line(model, 120)]).collect();
-            terminal::print(&table(&["MODEL"], rows))?;
+            terminal::print(&render_table(&["MODEL"], rows))?;
         }
         // The models of a gateway can work although it has no list.
         Err(error) if options.model.is_some() => terminal::note(&format!("no list of models: {error}")),
@@ -117,7 +117,7 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
     let left_out = server.providers.left_out(NAMESPACE, &server.provider, model);
     let left_out = if left_out.is_empty() { "nothing".to_owned() } else { left_out.join(", ") };
     let rows = trial.rows().into_iter().chain([row("Refuses", left_out)]).collect();
-    terminal::print(&table(&["WHAT", "FOUND"], rows))?;
+    terminal::print(&render_table(&["WHAT", "FOUND"], rows))?;
     Ok(Exit::Ok)
 }
 

@@ -9,7 +9,7 @@ use futures::future::{Either, select};
 use signoff_api::{Approval, ApprovalStatus, Code, Moment, Verdict};
 use signoff_cli::{
     encoding::decode,
-    sanitize::{fenced, one_line},
+    sanitize::{fence, one_line},
     terminal,
 };
 use signoff_engine::approval::eligibility::closed;
@@ -396,7 +396,7 @@ fn with_name_and_facts(args: &DecisionArgs, report: Report) -> Report {
 }
 
 fn tampered_failure(key: &str, differences: &[String]) -> Failure {
-    let shown: String = differences.iter().map(|difference| fenced(difference, 4000)).collect();
+    let shown: String = differences.iter().map(|difference| fence(difference, 4000)).collect();
     Failure::Other(format!("{}, under {}:\n{shown}{}", entry::TAMPERED, one_line(key, 600), entry::TAMPERED_REMEDY))
 }
 
@@ -420,7 +420,7 @@ pub fn summary(approval: &Approval) -> String {
         one_line(&request.workflow.name, 63),
         one_line(&request.requested_by, 253),
         call.unwrap_or_default(),
-        fenced(&one_line(&request.prompt, 300), 400),
+        fence(&one_line(&request.prompt, 300), 400),
         request.digest
     )
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use signoff_api::{Approval, ApprovalRequest, Code, Moment, Verdict};
 use signoff_cli::{
     editor::EditedFile,
-    sanitize::{fenced, hides, one_line},
+    sanitize::{fence, hides, one_line},
     terminal,
 };
 use signoff_engine::{
@@ -106,7 +106,7 @@ pub async fn difference_of(session: &Session, seen: &Seen, entry: &Entry) -> Res
     let (Some(schema), Some(after)) = (schema, &entry.decision.parameters) else { return Ok(None) };
     let before = parameters_to_edit(&schema, reviewed_text(session, &seen.approval).await?.as_deref());
     let json = |parameters: &Map<String, Value>| crate::output::json(&Value::Object(parameters.clone()));
-    Ok(Some(fenced(&line_difference(&json(&before)?, &json(&parameters::as_object(after).0)?), LONGEST)))
+    Ok(Some(fence(&line_difference(&json(&before)?, &json(&parameters::as_object(after).0)?), LONGEST)))
 }
 
 /// Returns why this user cannot give this verdict now, or `None`.
@@ -126,7 +126,7 @@ async fn confirm_and_store(
 ) -> Result<Sent, Failure> {
     let approval = &reading.seen.approval;
     terminal::note(&decision::summary(approval));
-    terminal::note(&fenced(&line_difference(before, after), LONGEST));
+    terminal::note(&fence(&line_difference(before, after), LONGEST));
     let (args, rehearsed) = match decision::prepare(session, edited, reading, false).await? {
         Prepared::Ready(args, rehearsed) => (args, rehearsed),
         Prepared::Sent(sent) => return Ok(sent),

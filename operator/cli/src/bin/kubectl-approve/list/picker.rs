@@ -2,7 +2,7 @@
 
 use std::io;
 
-use signoff_cli::{sanitize::one_line, table::table, terminal};
+use signoff_cli::{sanitize::one_line, table::render_table, terminal};
 use signoff_engine::approval::eligibility::ineligible;
 use signoff_review::{
     clock,
@@ -61,7 +61,7 @@ fn render_numbered(found: &[Seen]) -> String {
             prompt_cell(&seen.approval.spec.request, 48),
         ]
     };
-    table(&["#", "WORKFLOW/GATE", "DEADLINE", "REQUESTER", "PROMPT"], found.iter().enumerate().map(row).collect())
+    render_table(&["#", "WORKFLOW/GATE", "DEADLINE", "REQUESTER", "PROMPT"], found.iter().enumerate().map(row).collect())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! **Invariant:** each text is in a fence, and a text that is cut says so.
 
 use signoff_api::{ApprovalRequest, Digest, journal::BlobRef};
-use signoff_cli::{changes, sanitize::fenced};
+use signoff_cli::{changes, sanitize::fence};
 use signoff_review::{
     action::{arguments, call},
     edits,
@@ -81,7 +81,7 @@ impl Text<'_> {
         if let Some(whole) = self.whole {
             return self.body_of_whole(whole, digest);
         }
-        let body = fenced(self.shown, LONGEST);
+        let body = fence(self.shown, LONGEST);
         if !self.is_cut {
             return body;
         }
@@ -97,7 +97,7 @@ impl Text<'_> {
     /// Returns the fenced whole text, which has this digest.
     fn body_of_whole(&self, whole: &str, digest: &Digest) -> String {
         let shown = arguments(self.request, whole);
-        let body = fenced(&shown, shown.len().max(LONGEST));
+        let body = fence(&shown, shown.len().max(LONGEST));
         format!("{body}  the whole: {} bytes, verified: {digest}\n", whole.len())
     }
 }

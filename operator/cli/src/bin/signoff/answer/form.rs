@@ -7,7 +7,7 @@ use signoff_api::{
     approval::Answer,
     gate::{Choice, Question},
 };
-use signoff_cli::sanitize::{fenced, one_line};
+use signoff_cli::sanitize::{fence, one_line};
 
 /// The answers to the questions of a form, by their ids.
 pub type FormAnswers = BTreeMap<String, Answer>;
@@ -36,7 +36,7 @@ pub fn render_answers(request: &ApprovalRequest, answers: &FormAnswers) -> Strin
                     options.iter().map(|option| one_line(option_label(question, option), 253)).collect();
                 format!("{id}: {}\n", labels.join(", "))
             }
-            Some(Answer { text: Some(text), .. }) => format!("{id}:\n{}", fenced(text, usize::MAX)),
+            Some(Answer { text: Some(text), .. }) => format!("{id}:\n{}", fence(text, usize::MAX)),
         }
     };
     questions(request).iter().map(line).collect()

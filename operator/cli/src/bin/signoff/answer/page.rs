@@ -5,7 +5,7 @@
 use signoff_api::{Approval, ApprovalRequest, Digest, Moment, Verdict, approval::Review, gate::Question};
 use signoff_cli::{
     changes, facts,
-    sanitize::{fenced, one_line},
+    sanitize::{fence, one_line},
 };
 use signoff_local::GateQuestion;
 use signoff_review::{
@@ -24,7 +24,7 @@ const LONGEST: usize = 20_000;
 pub fn render_page(asked: &GateQuestion, now: Moment) -> String {
     let (approval, request) = (&asked.approval, asked.request());
     let mut page = format!("\n{}\n", title(request));
-    let prompt = fenced(&request.prompt, LONGEST);
+    let prompt = fence(&request.prompt, LONGEST);
     match &request.action {
         // The first line of the prompt says that an answer approves nothing, so the prompt comes first.
         Some(action) if is_question(request) => {
@@ -99,7 +99,7 @@ fn render_sent(asked: &GateQuestion) -> String {
     let Some(sent) = &request.sends else { return String::new() };
     let title = heading_of_sent(request);
     match &asked.sent {
-        Some(whole) => section(title, &sent.text) + &format!("\nAll of it:\n{}", fenced(whole, whole.len())),
+        Some(whole) => section(title, &sent.text) + &format!("\nAll of it:\n{}", fence(whole, whole.len())),
         None => section(title, &sent.text),
     }
 }
@@ -107,11 +107,11 @@ fn render_sent(asked: &GateQuestion) -> String {
 /// Renders the whole arguments of a call.
 fn arguments_section(request: &ApprovalRequest, title: &str, whole: &str) -> String {
     let shown = action::arguments(request, whole);
-    format!("\n{title}:\n{}  the whole: {} bytes\n", fenced(&shown, shown.len().max(LONGEST)), whole.len())
+    format!("\n{title}:\n{}  the whole: {} bytes\n", fence(&shown, shown.len().max(LONGEST)), whole.len())
 }
 
 fn section(title: &str, text: &str) -> String {
-    format!("\n{title}:\n{}", fenced(text, LONGEST))
+    format!("\n{title}:\n{}", fence(text, LONGEST))
 }
 
 /// Returns the title of the page, such as `Gate review, asked 2 times by now:`.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Question};
 use signoff_cli::{
     difference, editor,
-    sanitize::{fenced, one_line},
+    sanitize::{fence, one_line},
     terminal,
 };
 use signoff_engine::gate::parameters;
@@ -226,7 +226,7 @@ impl Person {
         takes_words: &mut bool,
     ) -> Result<FormReply, Stop> {
         let asks = question.question.as_deref().unwrap_or(&question.id);
-        terminal::note(&format!("\n{}:\n{}", one_line(&question.id, 63), fenced(asks, 1024)));
+        terminal::note(&format!("\n{}:\n{}", one_line(&question.id, 63), fence(asks, 1024)));
         let answers_only = Menu::of_question(question);
         let with_verdicts = Menu::of_form(request, Some(question));
         terminal::note(answers_only.render().trim_end());
@@ -285,7 +285,7 @@ impl Person {
                 Ok(parameters) => {
                     let parameters = keep_changed(asked.request(), &before, parameters);
                     let difference = difference::lines(&strip_comments(&before), &strip_comments(&edited));
-                    terminal::note(&format!("Your change:\n{}", fenced(&difference, difference.len())));
+                    terminal::note(&format!("Your change:\n{}", fence(&difference, difference.len())));
                     if self.agrees("Send Modify with this change? [y/N] ").await? {
                         self.sent = Some((name, edited));
                         return Ok(Some(parameters));

@@ -15,7 +15,7 @@ use signoff_api::{
     workflow::WorkflowPhase,
 };
 use signoff_cli::{
-    sanitize::{self, fenced, one_line, quoted},
+    sanitize::{self, fence, one_line, quoted},
     terminal,
 };
 use signoff_engine::{End, gate::parameters};
@@ -206,7 +206,7 @@ fn request_texts(request: &ApprovalRequest) -> String {
         (None, Some(review)) if request.gate.type_ == GateType::StepStart => {
             // The first line is not a text of others: it tells the number of attempts.
             let (attempts, what) = review.response.split_once('\n').unwrap_or((&review.response, ""));
-            format!("  What would run: {} of this:\n{}", one_line(attempts, 200), fenced(what, SHOWN))
+            format!("  What would run: {} of this:\n{}", one_line(attempts, 200), fence(what, SHOWN))
         }
         (None, Some(review)) => render_labelled(&heading(request, review), &review.response),
         (_, None) => String::new(),
@@ -238,7 +238,7 @@ fn request_texts(request: &ApprovalRequest) -> String {
 /// Renders a text of others with its label: one line beside the label, or several fenced lines below it.
 fn render_labelled(label: &str, text: &str) -> String {
     match text.trim_end().contains('\n') {
-        true => format!("  {label}:\n{}", fenced(text, SHOWN)),
+        true => format!("  {label}:\n{}", fence(text, SHOWN)),
         false => format!("  {label}: {}\n", one_line(text, SHOWN)),
     }
 }

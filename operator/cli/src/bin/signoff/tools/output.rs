@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use signoff_api::{Workflow, catalogue::ServerTool, digest::canonical, tool::Effects};
 use signoff_cli::{
     sanitize::{self, one_line},
-    table::table,
+    table::render_table,
     terminal,
 };
 use signoff_manifest::{
@@ -79,7 +79,7 @@ fn render_text(listed: &ListedServer, is_selected: &impl Fn(&str) -> bool) -> St
     };
     text += &match tools.is_empty() {
         true => "  no tools\n".to_owned(),
-        false => table(&["TOOL", "HINTS", "BYTES", "PIN", "DEFINITION"], tools.iter().map(row).collect()),
+        false => render_table(&["TOOL", "HINTS", "BYTES", "PIN", "DEFINITION"], tools.iter().map(row).collect()),
     };
     let hidden = catalogue.tools().iter().filter(|tool| !server.has(tool.name())).count();
     if hidden > 0 {
