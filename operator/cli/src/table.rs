@@ -31,8 +31,8 @@ pub fn render_table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
 }
 
 /// Renders a table of at most `width` columns of the terminal, or of any width if `width` is `None`. The last column is
-/// shortened. As long as it would be narrower than [`NARROWEST`], the next column of `droppable` is dropped. Without any
-/// left, the table stays too wide.
+/// shortened. If it would become too narrow, the columns of `droppable` are dropped one after another. If all of them
+/// are dropped, the table can be wider.
 pub fn fit(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>, droppable: &[&str]) -> String {
     let Some(width) = width else { return render_table(headers, rows) };
     let mut headers = headers.to_vec();

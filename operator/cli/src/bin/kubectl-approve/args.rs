@@ -6,7 +6,7 @@ mod run;
 mod value;
 
 pub use decision::{DecisionArgs, Payload};
-pub use help::{command, did_you_mean, mistyped};
+pub use help::{command, did_you_mean, mistyped_message};
 pub use run::{FinalRuns, Reruns, RunVerb, Runs, StatusArgs};
 pub use value::{DEFAULT_WAIT, Named, WAIT_VARIABLE, WORKFLOW_KINDS, Wait, default_wait};
 

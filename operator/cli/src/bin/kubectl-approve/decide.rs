@@ -52,17 +52,17 @@ pub async fn choose_and_approve(mut session: Session, name: Option<String>, comm
 }
 
 /// Records the decisions one by one: a failure does not stop the others. With `--wait` all are recorded before the
-/// first wait, and the waits run at the same time.
-pub async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result<()> {
-    let (total, mut failures) = (all.len(), Vec::new());
+/// first wait, and the waits run at the same time. With `--turn`, decides the turn of the only name instead.
+pub async fn decide_all(session: &Session, decisions: Vec<DecisionArgs>) -> anyhow::Result<()> {
+    let (total, mut failures) = (decisions.len(), Vec::new());
     let mut waits = FuturesOrdered::new();
-    if let Some(args) = all.iter().find(|args| args.common.turn) {
-        let [_] = all[..] else {
+    if let Some(args) = decisions.iter().find(|args| args.common.turn) {
+        let [_] = decisions[..] else {
             return Err(Failure::Usage("--turn takes one NAME: it decides the calls of its turn".to_owned()).into());
         };
         return decide_turn(session, args.clone()).await;
     }
-    for (index, args) in all.into_iter().enumerate() {
+    for (index, args) in decisions.into_iter().enumerate() {
         let waits_for_outcome = args.common.wait.is_some();
         match decide_one(session, args).await {
             Ok(sent) if total == 1 => return finish(sent.report(session).await),
@@ -106,7 +106,7 @@ async fn decide_turn(session: &Session, mut args: DecisionArgs) -> anyhow::Resul
     conclude(waits, failures, total).await
 }
 
-/// Prints the reports of the decisions in their order. Returns one failure for all that failed.
+/// Prints the reports of the decisions in their order. Fails with the number of failed decisions, if any has failed.
 async fn conclude(
     mut waits: FuturesOrdered<impl Future<Output = (usize, Report)>>,
     mut failures: Vec<(usize, Failure)>,
@@ -144,7 +144,7 @@ fn print_report(report: Report) -> anyhow::Result<Option<Failure>> {
     Ok(report.failure)
 }
 
-/// Prints the line about the only decision. Returns its failure, if `--wait` found one.
+/// Prints the report of the only decision, and fails if `--wait` ended without its outcome.
 fn finish(report: Report) -> anyhow::Result<()> {
     terminal::print(&report.text())?;
     report.failure.map_or(Ok(()), |failure| Err(failure.into()))

@@ -20,7 +20,7 @@ use signoff_review::operator_lease::{GONE, OperatorState};
 
 use crate::{
     args::Doctor,
-    cluster::{client::Session, operator_status::operator_state},
+    cluster::{client::Session, operator_status::fetch_operator_state},
     error::Failure,
     output::wrap::wrap,
 };
@@ -94,7 +94,7 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
     }
     let named = options.operator_namespace.as_deref();
     let namespace = installation.as_ref().map_or(named, |found| Some(&found.operator.namespace));
-    let mut state = operator_state(session, namespace).await;
+    let mut state = fetch_operator_state(session, namespace).await;
     let pods = match &installation {
         Ok(found) => list_pods(session, &found.operator).await,
         Err(_) => Ok(Vec::new()),

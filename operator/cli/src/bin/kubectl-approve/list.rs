@@ -40,7 +40,7 @@ const DROPPABLE: [&str; 6] = ["AGE", "WORKFLOW", "VOTES", "GATE", "PROMPT", "PHA
 const LONGEST_CALL: usize = 40;
 
 /// The most requests of a list whose void votes are fetched.
-const MOST_AGAIN: usize = 20;
+const MAX_VOIDED: usize = 20;
 
 /// Fetches the list and returns it in the chosen format. Prints a note instead of an empty table.
 ///
@@ -93,16 +93,16 @@ pub async fn fetch_page(session: &Session, options: &List) -> Result<ListPage, F
         };
         return Ok(ListPage { note: Some(empty_sentence(session, options, &me, hint)), ..ListPage::default() });
     }
-    if let Some(text) = output.document(list_document(&found))? {
+    if let Some(text) = output.render(list_document(&found))? {
         return Ok(ListPage { text, ..ListPage::default() });
     }
-    let notices = find_notices(session, &found, &me).await;
-    let namespaces = options.all_namespaces || session.namespaces.len() > 1;
-    let wide = output.output == Some(Format::Wide);
-    let width = if wide { None } else { terminal::width() };
+    let notices = fetch_notices(session, &found, &me).await;
+    let has_namespace_column = options.all_namespaces || session.namespaces.len() > 1;
+    let is_wide = output.output == Some(Format::Wide);
+    let width = if is_wide { None } else { terminal::width() };
     let table = match options.run {
-        Some(_) => render_calls(&found, namespaces, &me, now, width),
-        None => render_rows(&found, namespaces, wide, now, width),
+        Some(_) => render_calls(&found, has_namespace_column, &me, now, width),
+        None => render_rows(&found, has_namespace_column, is_wide, now, width),
     };
     Ok(ListPage { text: output.table(paint(&table, terminal::style(), cell_tone)), note: None, notices })
 }
@@ -131,9 +131,9 @@ pub fn phase_tone(phase: ApprovalPhase) -> Tone {
     }
 }
 
-/// Returns the warnings about these requests: that no decision counts at the moment, and which of the reader's votes
-/// are void.
-async fn find_notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String> {
+/// Fetches the warnings about the listed requests: that no decision counts at the moment, and which of the reader's
+/// votes are void.
+async fn fetch_notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String> {
     let mut notices = Vec::new();
     let namespace_of = |seen: &Seen| seen.approval.metadata.namespace.clone().unwrap_or_default();
     let is_open = |seen: &&Seen| !seen.approval.status.as_ref().is_some_and(|status| status.phase.is_end());
@@ -143,7 +143,7 @@ async fn find_notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String>
         let status = ApprovalStatus { conditions: run.conditions, ..ApprovalStatus::default() };
         notices.extend(request::warnings(&status).into_iter().map(|(label, text)| format!("{label}: {text}")));
     }
-    for seen in found.iter().filter(is_open).filter(|seen| seen.approval.asks_again().is_some()).take(MOST_AGAIN) {
+    for seen in found.iter().filter(is_open).filter(|seen| seen.approval.asks_again().is_some()).take(MAX_VOIDED) {
         let earlier = voided::earlier(session.raw(), &namespace_of(seen), &seen.approval).await;
         let lost = voided::lost(&earlier, &seen.approval, me);
         notices.extend(lost.map(|lost| format!("{}: {lost}", name(&seen.approval))));
@@ -158,14 +158,14 @@ fn sort_by_turn(found: &mut [Seen]) {
         let request = &seen.approval.spec.request;
         turn_of(&request.gate.path).map(|(turn, _)| (request.workflow.uid.clone(), turn.to_owned()))
     };
-    let mut first: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut first_positions: BTreeMap<(String, String), usize> = BTreeMap::new();
     for (index, turn) in found.iter().map(group).enumerate() {
         if let Some(turn) = turn {
-            first.entry(turn).or_insert(index);
+            first_positions.entry(turn).or_insert(index);
         }
     }
     let position = |(index, seen): (usize, &Seen)| {
-        let first = group(seen).and_then(|turn| first.get(&turn).copied()).unwrap_or(index);
+        let first = group(seen).and_then(|turn| first_positions.get(&turn).copied()).unwrap_or(index);
         (seen.approval.metadata.name.clone(), first)
     };
     let positions: BTreeMap<Option<String>, usize> = found.iter().enumerate().map(position).collect();
@@ -176,9 +176,9 @@ fn sort_by_turn(found: &mut [Seen]) {
 }
 
 /// Renders the requests of one run: a line each, with the turn, the gates, the tool, the target and the arguments.
-fn render_calls(found: &[Seen], namespaces: bool, me: &Me, now: Moment, width: Option<usize>) -> String {
-    let own = ["NAME", "TURN", "CALL", "GATE", "PHASE", "VOTES", "DEADLINE", "YOURS", "TOOL", "TARGET", "ARGUMENTS"];
-    let headers: Vec<_> = namespaces.then_some("NAMESPACE").into_iter().chain(own).collect();
+fn render_calls(found: &[Seen], has_namespace_column: bool, me: &Me, now: Moment, width: Option<usize>) -> String {
+    let columns = ["NAME", "TURN", "CALL", "GATE", "PHASE", "VOTES", "DEADLINE", "YOURS", "TOOL", "TARGET", "ARGUMENTS"];
+    let headers: Vec<_> = has_namespace_column.then_some("NAMESPACE").into_iter().chain(columns).collect();
     let row = |seen: &Seen| {
         let request = &seen.approval.spec.request;
         let path = &request.gate.path;
@@ -189,7 +189,7 @@ fn render_calls(found: &[Seen], namespaces: bool, me: &Me, now: Moment, width: O
         let action = request.action.as_ref();
         let cell = |text: Option<&String>, most| text.map_or_else(|| "-".to_owned(), |text| one_line(text, most));
         let is_mine = ineligible(&seen.approval, &me.voter(), now).is_none();
-        let namespace = namespaces.then(|| namespace(&seen.approval));
+        let namespace = has_namespace_column.then(|| namespace(&seen.approval));
         let cells = vec![
             name(&seen.approval),
             turn,
@@ -280,21 +280,21 @@ fn namespaces_text(session: &Session, everywhere: bool) -> String {
     format!("namespace {}", names.join(" or "))
 }
 
-/// Renders the table. `width`: the columns of the terminal, if it must fit one.
-pub fn render_rows(found: &[Seen], namespaces: bool, wide: bool, now: Moment, width: Option<usize>) -> String {
+/// Renders the table. `width`: the columns of the terminal that the table must fit, or `None`.
+pub fn render_rows(found: &[Seen], has_namespace_column: bool, is_wide: bool, now: Moment, width: Option<usize>) -> String {
     let mut headers = Vec::new();
-    headers.extend(namespaces.then_some("NAMESPACE"));
+    headers.extend(has_namespace_column.then_some("NAMESPACE"));
     headers.extend(["NAME", "WORKFLOW", "GATE", "PHASE", "VOTES", "DEADLINE", "AGE"]);
-    headers.extend(wide.then_some(["REQUESTER", "APPROVERS", "VERDICTS", "DIGEST"]).into_iter().flatten());
+    headers.extend(is_wide.then_some(["REQUESTER", "APPROVERS", "VERDICTS", "DIGEST"]).into_iter().flatten());
     headers.push("PROMPT");
-    let rows = found.iter().map(|seen| cells_of(&seen.approval, namespaces, wide, now)).collect();
+    let rows = found.iter().map(|seen| cells_of(&seen.approval, has_namespace_column, is_wide, now)).collect();
     fit(&headers, rows, width, &DROPPABLE)
 }
 
-fn cells_of(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<String> {
+fn cells_of(approval: &Approval, has_namespace_column: bool, is_wide: bool, now: Moment) -> Vec<String> {
     let request = &approval.spec.request;
     let mut cells = Vec::new();
-    if namespaces {
+    if has_namespace_column {
         cells.push(namespace(approval));
     }
     let age = approval.metadata.creation_timestamp.as_ref().map(|at| clock::length(now.since(Moment::from(at.0))));
@@ -309,7 +309,7 @@ fn cells_of(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> V
         deadline,
         age.unwrap_or_default(),
     ]);
-    if wide {
+    if is_wide {
         let approvers: Vec<_> = approval.approvers().iter().map(ToString::to_string).collect();
         let status = approval.status.clone().unwrap_or_default();
         let verdicts: Vec<_> = allowed_verdicts(request, &status).iter().copied().map(Verdict::name).collect();
@@ -320,7 +320,7 @@ fn cells_of(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> V
             format!("sha256:{}", request.digest.short(12)),
         ]);
     }
-    cells.push(prompt_cell(request, if wide { 120 } else { 48 }));
+    cells.push(prompt_cell(request, if is_wide { 120 } else { 48 }));
     cells
 }
 

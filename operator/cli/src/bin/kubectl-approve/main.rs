@@ -23,7 +23,7 @@ use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
 use signoff_cli::terminal;
 
 use crate::{
-    args::{Arguments, Command, CommonArgs, Named},
+    args::{Arguments, Command, CommonArgs, Named, Show, StatusArgs},
     cluster::{
         client::Session,
         names::{self, Short},
@@ -59,7 +59,7 @@ async fn main() -> ExitCode {
 fn parse_arguments(words: &[OsString]) -> Arguments {
     let matches = args::command().try_get_matches_from(words);
     let typed = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
-    typed.unwrap_or_else(|error| match args::mistyped(words, &error) {
+    typed.unwrap_or_else(|error| match args::mistyped_message(words, &error) {
         Some(problem) => args::command().error(ErrorKind::InvalidSubcommand, problem).exit(),
         None => error.exit(),
     })
@@ -90,33 +90,15 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
             web_page::open(&args.web, &web_page::page_path(&session, 'w', &args.name)?)?
         }
         Some(Command::List(options)) if options.watch => return Ok(list::watch::watch(&session, &options).await?),
-        Some(Command::Status(args)) => {
-            return match status::status(&session, &args).await {
-                Ok(()) => Ok(()),
-                Err(failure) => {
-                    Err(names::explain_run(&session, std::slice::from_ref(&args.name), failure).await.into())
-                }
-            };
-        }
+        Some(Command::Status(args)) => return print_status(&session, &args).await,
         Some(Command::List(options)) => list::list(&session, &options).await?,
-        Some(Command::Show(mut options)) => {
-            options.name = names::expand(&session, &options.name, Short::Everywhere).await?;
-            if options.web.web.is_some() {
-                let path = web_page::page_path(&session, 'a', &options.name)?;
-                terminal::print(&web_page::open(&options.web, &path)?)?;
-                return Ok(());
-            }
-            match show::show(&session, &options).await {
-                Ok(page) => page,
-                Err(failure) => return Err(names::explain(&session, &options.name, failure).await.into()),
-            }
-        }
+        Some(Command::Show(options)) => show_approval(&session, options).await?,
         Some(Command::Doctor(mut options)) => {
             if let Some(Named::Approval(name)) = &mut options.name {
                 *name = names::expand(&session, name, Short::Everywhere).await?;
             }
             let report = doctor::doctor(&session, &options, !typed.connection.namespace.is_empty()).await;
-            terminal::print(&options.output.document(&report.facts())?.unwrap_or_else(|| report.page.clone()))?;
+            terminal::print(&options.output.render(&report.facts())?.unwrap_or_else(|| report.page.clone()))?;
             return report.problem.map_or(Ok(()), |problem| Err(problem.into()));
         }
         Some(Command::Whoami(options)) => whoami::whoami(&session, &options.output).await?,
@@ -133,6 +115,27 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Prints the status of a run. The failure that there is no such run suggests a similar name.
+async fn print_status(session: &Session, args: &StatusArgs) -> anyhow::Result<()> {
+    match status::status(session, args).await {
+        Ok(()) => Ok(()),
+        Err(failure) => Err(names::explain_run(session, std::slice::from_ref(&args.name), failure).await.into()),
+    }
+}
+
+/// Returns the page of an Approval. With `--web`, opens its page of the inbox and returns the address.
+async fn show_approval(session: &Session, mut options: Show) -> anyhow::Result<String> {
+    options.name = names::expand(session, &options.name, Short::Everywhere).await?;
+    if options.web.web.is_some() {
+        let path = web_page::page_path(session, 'a', &options.name)?;
+        return Ok(web_page::open(&options.web, &path)?);
+    }
+    match show::show(session, &options).await {
+        Ok(page) => Ok(page),
+        Err(failure) => Err(names::explain(session, &options.name, failure).await.into()),
+    }
+}
+
 /// Adds a hint to the failure that an object does not exist. Returns any other failure unchanged.
 fn with_hint(error: anyhow::Error, hint: &str) -> anyhow::Error {
     match error.downcast::<Failure>() {
@@ -142,7 +145,8 @@ fn with_hint(error: anyhow::Error, hint: &str) -> anyhow::Error {
     }
 }
 
-/// Ends the process with code 2 if a name or an option precedes a subcommand, which would ignore it.
+/// Ends the process with code 2 if the arguments do not go together: a name or an option before a subcommand that would
+/// ignore it, no name where no question can be asked, or several namespaces for a command other than `list`.
 fn refuse_mixtures(typed: &Arguments) {
     let problem = match (&typed.command, &typed.name) {
         (Some(_), Some(name)) => format!("write the name after the subcommand: {name}"),

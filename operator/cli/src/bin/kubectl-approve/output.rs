@@ -18,7 +18,7 @@ use signoff_expr::text::display;
 
 use crate::error::Failure;
 
-use jsonpath::{Path, Template, plain};
+use jsonpath::{Path, Template, render_plain};
 
 /// The longest cell of a custom column, in characters.
 const LONGEST_CELL: usize = 4096;
@@ -58,11 +58,11 @@ pub enum FactsFormat {
 }
 
 impl FactsArgs {
-    /// Returns facts in the chosen format, or `None` without the option. Documents of YAML begin with `---`.
+    /// Renders facts in the chosen format, or returns `None` without the option. Documents of YAML begin with `---`.
     ///
     /// # Errors
     /// The facts cannot be serialized.
-    pub fn document(self, facts: &Value) -> Result<Option<String>, Failure> {
+    pub fn render(self, facts: &Value) -> Result<Option<String>, Failure> {
         Ok(Some(match self.facts {
             None => return Ok(None),
             Some(FactsFormat::Json) => json(facts)?,
@@ -131,11 +131,12 @@ fn parse_column(text: &str) -> Result<Column, String> {
 }
 
 impl OutputArgs {
-    /// Returns an object, or a `List` of objects, in the chosen format. `None` if the command renders its own table.
+    /// Renders an object, or a `List` of objects, in the chosen format. Leaves managed fields out without the option
+    /// that keeps them. Returns `None` if the command renders its own table.
     ///
     /// # Errors
     /// The document cannot be written in this format.
-    pub fn document(&self, mut document: Value) -> Result<Option<String>, Failure> {
+    pub fn render(&self, mut document: Value) -> Result<Option<String>, Failure> {
         if !self.show_managed_fields {
             items_mut(&mut document).into_iter().for_each(remove_managed_fields);
         }
@@ -203,11 +204,11 @@ fn render_columns(columns: &[Column], document: &Value) -> String {
 }
 
 fn render_cell(column: &Column, object: &Value) -> String {
-    let values: Vec<_> = column.path.values(object, object).into_iter().map(plain).collect();
+    let values: Vec<_> = column.path.values(object, object).into_iter().map(render_plain).collect();
     if values.is_empty() { "<none>".to_owned() } else { one_line(&values.join(","), LONGEST_CELL) }
 }
 
-/// Returns a value as indented JSON.
+/// Returns a value as indented JSON that is also safe on a terminal.
 ///
 /// # Errors
 /// The value cannot be serialized.
@@ -215,6 +216,7 @@ pub fn json(document: &Value) -> Result<String, Failure> {
     sanitize::json(document).map_err(|error| Failure::Other(error.to_string()))
 }
 
+/// Returns a value as YAML, or as JSON if the YAML would hide characters.
 fn yaml(document: &Value) -> Result<String, Failure> {
     let text = serde_saphyr::to_string(document).map_err(|error| Failure::Other(error.to_string()))?;
     // YAML's plain and block styles have no escapes. JSON is YAML too, and has escapes.
@@ -236,7 +238,7 @@ mod tests {
 
     fn render(format: &str, document: Value) -> String {
         let args = OutputArgs { output: Some(format.parse().unwrap()), ..OutputArgs::default() };
-        args.document(document).unwrap().unwrap()
+        args.render(document).unwrap().unwrap()
     }
 
     #[test]
@@ -251,15 +253,15 @@ mod tests {
         assert_eq!(render(columns, object), "NAME   ASKS    NOT\na-1    Send?   <none>\n");
         assert!(render("yaml", list("Send?")).starts_with("apiVersion: v1\nkind: List\n"));
         let wide = OutputArgs { output: Some(Format::Wide), ..OutputArgs::default() };
-        assert_eq!(wide.document(list("Send?")).unwrap(), None);
+        assert_eq!(wide.render(list("Send?")).unwrap(), None);
     }
 
     #[test]
     fn facts_are_printed_for_programs_on_demand() {
         let facts = json!({"operator": {"state": "alive\u{202e}"}});
-        assert_eq!(FactsArgs::default().document(&facts).unwrap(), None);
+        assert_eq!(FactsArgs::default().render(&facts).unwrap(), None);
         for format in [FactsFormat::Json, FactsFormat::Yaml] {
-            let text = FactsArgs { facts: Some(format) }.document(&facts).unwrap().unwrap();
+            let text = FactsArgs { facts: Some(format) }.render(&facts).unwrap().unwrap();
             assert!(
                 !hides(&text) && text.starts_with(if format == FactsFormat::Json { "{" } else { "---\n" }),
                 "{text}"
@@ -273,7 +275,7 @@ mod tests {
         for format in ["json", "yaml"] {
             assert!(!render(format, list("Send?")).contains("managedFields"));
             let args = OutputArgs { output: format.parse().ok(), show_managed_fields: true, ..OutputArgs::default() };
-            assert!(args.document(list("Send?")).unwrap().unwrap().contains("managedFields"));
+            assert!(args.render(list("Send?")).unwrap().unwrap().contains("managedFields"));
         }
     }
 
@@ -284,7 +286,7 @@ mod tests {
             output: "custom-columns=N:.metadata.name".parse().ok(),
             ..OutputArgs::default()
         };
-        assert_eq!(args.document(list("Send?")).unwrap().unwrap(), "a-1\n");
+        assert_eq!(args.render(list("Send?")).unwrap().unwrap(), "a-1\n");
         assert_eq!(args.table("NAME\nx\n".to_owned()), "x\n");
     }
 

@@ -35,7 +35,7 @@ use signoff_review::{
 
 use crate::{
     args::Show,
-    cluster::{client::Session, operator_status::operator_silence},
+    cluster::{client::Session, operator_status::fetch_operator_silence},
     error::Failure,
 };
 
@@ -50,10 +50,10 @@ const LONGEST: usize = 20_000;
 /// A request fails. With `--full`, also a text that does not have the digest that the request names.
 pub async fn show(session: &Session, Show { name, full, output, .. }: &Show) -> Result<String, Failure> {
     let (mut seen, me) = tokio::try_join!(session.approval(name), session.me())?;
-    if let Some(text) = output.document(seen.raw.clone())? {
+    if let Some(text) = output.render(seen.raw.clone())? {
         return Ok(text);
     }
-    let whole = if *full { Some(session.whole(&seen.approval).await?) } else { None };
+    let whole = if *full { Some(session.fetch_whole_texts(&seen.approval).await?) } else { None };
     // The conditions of the run, and not of its gates, tell whether decisions are honoured.
     let run = session.run(&seen.approval.spec.request.workflow.name).await;
     let status = seen.approval.status.get_or_insert_default();
@@ -61,7 +61,7 @@ pub async fn show(session: &Session, Show { name, full, output, .. }: &Show) -> 
     status.conditions.extend(run.conditions.iter().filter(own).cloned());
     let now = clock::now();
     let is_uncounted = decisions::is_uncounted(&seen.approval, &me);
-    let silence = if is_uncounted { operator_silence(session).await } else { None };
+    let silence = if is_uncounted { fetch_operator_silence(session).await } else { None };
     let next = match silence {
         Some(silence) => format!("{:<14}the run waits until an operator counts your decision: {silence}\n", "Next:"),
         None if is_uncounted => format!("{:<14}the run waits until the operator counts your decision\n", "Next:"),

@@ -21,7 +21,7 @@ use fetch::{RunState, Segments};
 /// read.
 pub async fn status(session: &Session, args: &StatusArgs) -> Result<(), Failure> {
     if args.output.facts.is_some() {
-        let document = args.output.document(&facts::fetch_facts(session, &args.name).await?)?;
+        let document = args.output.render(&facts::fetch_facts(session, &args.name).await?)?;
         return terminal::print(&document.unwrap_or_default()).map_err(|error| Failure::Other(error.to_string()));
     }
     let mut segments = Segments::default();

@@ -38,7 +38,7 @@ pub fn did_you_mean(word: &str) -> String {
 
 /// Returns the message about a mistyped subcommand. Returns `None` if clap's own message is better: about a mistyped
 /// option, and after a subcommand that exists.
-pub fn mistyped(words: &[OsString], error: &Error) -> Option<String> {
+pub fn mistyped_message(words: &[OsString], error: &Error) -> Option<String> {
     let is_near_flag = error.get(ContextKind::SuggestedArg).is_some();
     if error.kind() != ErrorKind::UnknownArgument || is_near_flag {
         return None;
@@ -51,7 +51,7 @@ pub fn mistyped(words: &[OsString], error: &Error) -> Option<String> {
     Some(format!("unknown command {}{}", one_line(word, 63), did_you_mean(word)))
 }
 
-/// Returns the first word that is neither an option nor the value of one.
+/// Returns the first word that is neither an option nor the value of an option.
 fn first_positional(words: &[OsString]) -> Option<&str> {
     let command = Arguments::command();
     let mut words = words.iter().skip(1).map(|word| word.to_str().unwrap_or_default());
@@ -68,17 +68,17 @@ fn first_positional(words: &[OsString]) -> Option<&str> {
 
 /// Whether the word after an option is its value. False if the option and its value are one word.
 fn has_value_next(command: &Command, option: &str) -> bool {
-    let takes = |is: &dyn Fn(&Arg) -> bool| {
+    let takes_value = |is_option: &dyn Fn(&Arg) -> bool| {
         let mut arguments = command.get_arguments();
         arguments
-            .any(|argument| is(argument) && argument.get_action().takes_values() && !argument.is_require_equals_set())
+            .any(|argument| is_option(argument) && argument.get_action().takes_values() && !argument.is_require_equals_set())
     };
     if let Some(long) = option.strip_prefix("--") {
-        return takes(&|one| one.get_long() == Some(long));
+        return takes_value(&|argument| argument.get_long() == Some(long));
     }
     let letters: Vec<char> = option.chars().skip(1).collect();
-    let first = letters.iter().position(|letter| takes(&|one| one.get_short() == Some(*letter)));
-    first.is_some_and(|at| at + 1 == letters.len())
+    let first = letters.iter().position(|letter| takes_value(&|argument| argument.get_short() == Some(*letter)));
+    first.is_some_and(|index| index + 1 == letters.len())
 }
 
 fn subcommands() -> impl Iterator<Item = &'static str> {
@@ -125,20 +125,20 @@ mod tests {
     }
 
     /// Returns the message about a line that clap refuses.
-    fn mistyped_message(line: &str) -> Option<String> {
+    fn message_about(line: &str) -> Option<String> {
         let words: Vec<_> = line.split(' ').map(OsString::from).collect();
         let refused = command().try_get_matches_from(&words).err();
-        refused.and_then(|error| mistyped(&words, &error))
+        refused.and_then(|error| super::mistyped_message(&words, &error))
     }
 
     #[test]
     fn a_mistyped_subcommand_is_answered_with_the_similar_one() {
         let list = Some("unknown command lst; did you mean list?".to_owned());
         for line in ["lst -A", "-n finance lst x", "-nfinance lst x", "-yn finance lst x", "--wait=5m lst x"] {
-            assert_eq!(mistyped_message(&format!("kubectl-approve {line}")), list, "{line}");
+            assert_eq!(message_about(&format!("kubectl-approve {line}")), list, "{line}");
         }
         assert_eq!(
-            (mistyped_message("kubectl-approve list lst"), mistyped_message("kubectl-approve refund-1 x")),
+            (message_about("kubectl-approve list lst"), message_about("kubectl-approve refund-1 x")),
             (None, None)
         );
         assert_eq!(did_you_mean("aprove"), "; did you mean approve?");
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn the_value_of_an_option_is_no_subcommand_and_clap_suggests_flags() {
         for line in ["-n lst refund-1 x", "--reason aprove refund-1 x", "refund-1 lst", "--as lst refund-1 x"] {
-            assert_eq!(mistyped_message(&format!("kubectl-approve {line}")), None, "{line}");
+            assert_eq!(message_about(&format!("kubectl-approve {line}")), None, "{line}");
         }
         let line = ["kubectl-approve", "lst", "--reasn", "x"];
         let refused = command().try_get_matches_from(line).err().map(|error| error.to_string()).unwrap_or_default();
-        assert_eq!(mistyped_message(&line.join(" ")), None);
+        assert_eq!(message_about(&line.join(" ")), None);
         assert!(refused.contains("--reason"), "{refused}");
     }
 }

@@ -146,7 +146,8 @@ impl Session {
         read_approval(&found)
     }
 
-    /// Whether certainly no namespace of this session has a Workflow of this name.
+    /// Whether no namespace of this session has a Workflow of this name. False if a request fails, or if the text is not
+    /// a valid name.
     pub async fn is_missing(&self, workflow: &str) -> bool {
         if !names::is_object(workflow) {
             return false;
@@ -174,7 +175,8 @@ impl Session {
         Ok((readable, unreadable))
     }
 
-    /// Returns the Approvals of a selection as [`Session::list`] does, but of all namespaces of the session.
+    /// Returns the Approvals of a selection, from all namespaces of the session or from the whole cluster. The second
+    /// list has a message for each object that cannot be read as an Approval.
     ///
     /// # Errors
     /// A request fails. If the user cannot list the whole cluster, the error says how to list namespaces.
@@ -198,6 +200,7 @@ impl Session {
         Ok((readable, unreadable))
     }
 
+    /// Fetches all pages of a list, and sorts the objects into Approvals and messages about unreadable objects.
     async fn list_pages(
         &self,
         api: Api<DynamicObject>,
@@ -251,6 +254,8 @@ fn read_approval(object: &DynamicObject) -> Result<Seen, Failure> {
     })
 }
 
+/// Reads the kubeconfig that the options or the environment name, and chooses the context. In a Pod without a
+/// kubeconfig, returns the configuration of its service account.
 async fn load_config(options: &Connection) -> Result<Config, Failure> {
     let file = match &options.kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
@@ -258,7 +263,7 @@ async fn load_config(options: &Connection) -> Result<Config, Failure> {
     };
     let file = match file {
         Ok(file) => file,
-        // Like kubectl: without a kubeconfig, a Pod logs in as its service account.
+        // As kubectl does.
         Err(error) => {
             if options.kubeconfig.is_none()
                 && options.context.is_none()

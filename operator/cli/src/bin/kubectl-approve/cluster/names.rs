@@ -47,7 +47,8 @@ impl Short {
     }
 }
 
-/// Returns the whole name of an Approval. If the typed name is short, prints which Approval it is.
+/// Returns the whole name of an Approval: an open one, or else an ended one. For a short name, prints the Approval that
+/// it fits.
 ///
 /// # Errors
 /// The name fits no Approval or several, or a whole name is required.
@@ -64,16 +65,16 @@ pub async fn expand(session: &Session, typed: &str, short: Short) -> Result<Stri
     if open.iter().any(|seen| name(&seen.approval) == typed) {
         return Ok(typed.to_owned());
     }
-    let mut found = find_matching(typed, &open);
-    let ended;
-    if found.is_empty() {
-        ended = session.list(false, "").await?.0;
-        found = newest(find_matching(typed, &ended));
+    let mut matching = find_matching(typed, &open);
+    let all;
+    if matching.is_empty() {
+        all = session.list(false, "").await?.0;
+        matching = keep_newest_of_gate(find_matching(typed, &all));
     }
-    let approval = match found[..] {
+    let approval = match matching[..] {
         [] => return Err(not_found_failure(&session.namespace, typed, &open)),
         [approval] => approval,
-        _ => return Err(ambiguous_failure(typed, &found)),
+        _ => return Err(ambiguous_failure(typed, &matching)),
     };
     let whole = name(approval).to_owned();
     if whole == typed {
@@ -143,22 +144,22 @@ fn find_matching<'a>(typed: &str, among: &'a [Seen]) -> Vec<&'a Approval> {
     let fits = |test: &dyn Fn(&Approval) -> bool| -> Vec<&'a Approval> {
         among.iter().map(|seen| &seen.approval).filter(|approval| test(approval)).collect()
     };
-    let Some((workflow, gate)) = typed.split_once('/') else {
+    let Some((run, gate)) = typed.split_once('/') else {
         return fits(&|approval| name(approval).starts_with(typed));
     };
-    let of_run = |approval: &Approval| approval.spec.request.workflow.name == workflow;
-    let exactly = fits(&|approval| {
-        let asked = &approval.spec.request.gate;
-        of_run(approval) && (asked.path == gate || asked.name == gate)
+    let is_of_run = |approval: &Approval| approval.spec.request.workflow.name == run;
+    let exact = fits(&|approval| {
+        let found = &approval.spec.request.gate;
+        is_of_run(approval) && (found.path == gate || found.name == gate)
     });
-    if !exactly.is_empty() {
-        return exactly;
+    if !exact.is_empty() {
+        return exact;
     }
-    fits(&|approval| of_run(approval) && approval.spec.request.gate.path.starts_with(gate))
+    fits(&|approval| is_of_run(approval) && approval.spec.request.gate.path.starts_with(gate))
 }
 
-/// Returns the newest Approval if all of them belong to one gate, which has asked several times. Otherwise returns all.
-fn newest(mut found: Vec<&Approval>) -> Vec<&Approval> {
+/// Keeps only the newest Approval if all belong to one gate, which has asked several times. Otherwise keeps all.
+fn keep_newest_of_gate(mut found: Vec<&Approval>) -> Vec<&Approval> {
     let gate = |approval: &Approval| {
         let request = &approval.spec.request;
         (request.workflow.uid.clone(), request.gate.path.clone())
@@ -172,22 +173,24 @@ fn newest(mut found: Vec<&Approval>) -> Vec<&Approval> {
     found
 }
 
+/// Returns the failure that no Approval fits the name, with the most similar open Approvals, or with the command for a
+/// run.
 fn not_found_failure(namespace: &str, typed: &str, open: &[Seen]) -> Failure {
     let namespace = one_line(namespace, 63);
     let typed = one_line(typed, 253);
-    let names = describe_nearest(&typed, open);
-    let rest = open.len().saturating_sub(names.len());
-    let rest = if rest > 0 { format!(" and {rest} more (kubectl approve list --all)") } else { String::new() };
-    let open = if let Some(run) = named_run(&typed) {
+    let nearest = describe_nearest(&typed, open);
+    let unnamed = open.len().saturating_sub(nearest.len());
+    let more = if unnamed > 0 { format!(" and {unnamed} more (kubectl approve list --all)") } else { String::new() };
+    let remedy = if let Some(run) = named_run(&typed) {
         format!(
             "{typed} is a run, and not an Approval: kubectl approve list --run {run} -n {namespace} lists its gates"
         )
-    } else if names.is_empty() {
+    } else if nearest.is_empty() {
         format!("no approval is open in namespace {namespace}; name another with -n")
     } else {
-        format!("open in namespace {namespace} are: {}{rest}", names.join(", "))
+        format!("open in namespace {namespace} are: {}{more}", nearest.join(", "))
     };
-    Failure::NotFound(format!("approvals.signoff.dev \"{typed}\" not found; {open}"))
+    Failure::NotFound(format!("approvals.signoff.dev \"{typed}\" not found; {remedy}"))
 }
 
 /// Returns the name of the run that was typed as kubectl prints it, such as `workflow/refund`, or `None`.
@@ -197,17 +200,17 @@ fn named_run(typed: &str) -> Option<&str> {
 }
 
 fn ambiguous_failure(typed: &str, found: &[&Approval]) -> Failure {
-    let all: Vec<_> = found.iter().take(LISTED).map(|approval| describe(approval)).collect();
+    let listed: Vec<_> = found.iter().take(LISTED).map(|approval| describe(approval)).collect();
     let more = if found.len() > LISTED { ", …" } else { "" };
     Failure::Usage(format!(
         "{} fits {} approvals: {}{more}; write more of the name",
         one_line(typed, 253),
         found.len(),
-        all.join(", ")
+        listed.join(", ")
     ))
 }
 
-/// Describes the open Approvals whose names are most similar to the typed name.
+/// Describes the open Approvals whose names are most similar to the typed name, at most [`LISTED`].
 fn describe_nearest(typed: &str, open: &[Seen]) -> Vec<String> {
     let likeness = |approval: &Approval| {
         let other = if typed.contains('/') { address(approval) } else { name(approval).to_owned() };
@@ -366,8 +369,8 @@ mod tests {
         let later = "2026-11-22T09:40:00Z".parse().unwrap();
         twice[1].approval.metadata.creation_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(later));
-        assert_eq!(newest(find_matching("w/g", &twice))[0].metadata.name.as_deref(), Some("w-g-0000000002"));
+        assert_eq!(keep_newest_of_gate(find_matching("w/g", &twice))[0].metadata.name.as_deref(), Some("w-g-0000000002"));
         twice[1].approval.spec.request.workflow.uid = "another".to_owned();
-        assert_eq!(newest(find_matching("w/g", &twice)).len(), 2);
+        assert_eq!(keep_newest_of_gate(find_matching("w/g", &twice)).len(), 2);
     }
 }

@@ -9,9 +9,10 @@ use signoff_review::operator_lease::{OperatorState, lease_name, read};
 use super::client::Session;
 use crate::error::Failure;
 
-/// Returns the state of the operator in this namespace. Default: the namespace that the installed policies trust, or
-/// `signoff-system` if they cannot be read. A Lease that looks stale is read a second time, after a renewal period.
-pub async fn operator_state(session: &Session, namespace: Option<&str>) -> OperatorState {
+/// Returns the state of the operator in this namespace. `None`: in the namespace that the installed policies trust, or
+/// in `signoff-system` if the policies cannot be read. A Lease that looks stale is read a second time, after a
+/// renewal period.
+pub async fn fetch_operator_state(session: &Session, namespace: Option<&str>) -> OperatorState {
     let client = session.raw();
     let installed = match namespace {
         Some(namespace) => Some(namespace.to_owned()),
@@ -41,8 +42,8 @@ pub async fn operator_state(session: &Session, namespace: Option<&str>) -> Opera
 }
 
 /// Returns why no operator counts decisions, or `None` if that is not certain.
-pub async fn operator_silence(session: &Session) -> Option<String> {
-    let state = operator_state(session, None).await;
+pub async fn fetch_operator_silence(session: &Session) -> Option<String> {
+    let state = fetch_operator_state(session, None).await;
     state.is_gone().then(|| state.to_string())
 }
 

@@ -15,18 +15,18 @@ use super::client::Session;
 use crate::{error::Failure, output::FactsArgs};
 
 /// The label in which Helm charts write their version.
-const LABEL: &str = "app.kubernetes.io/version";
+const VERSION_LABEL: &str = "app.kubernetes.io/version";
 /// Selects the Deployment of the operator.
-const OPERATOR: &str = "app.kubernetes.io/name=signoff,app.kubernetes.io/component=operator";
+const OPERATOR_SELECTOR: &str = "app.kubernetes.io/name=signoff,app.kubernetes.io/component=operator";
 
 /// Fetches all versions and returns them, a line each or as facts.
 ///
 /// # Errors
 /// The facts cannot be serialized.
 pub async fn version(session: &Session, output: FactsArgs) -> Result<String, Failure> {
-    let (operator, server) = tokio::join!(find_deployments(session), server_version(session));
+    let (operator, server) = tokio::join!(find_deployments(session), fetch_server_version(session));
     let client = env!("CARGO_PKG_VERSION");
-    Ok(output.document(&facts(client, &operator, &server))?.unwrap_or_else(|| render_page(client, &operator, &server)))
+    Ok(output.render(&facts(client, &operator, &server))?.unwrap_or_else(|| render_page(client, &operator, &server)))
 }
 
 /// Returns `{client, operator, kubernetes}`, each with a version, or with the problem that it cannot be read.
@@ -66,18 +66,18 @@ fn render_page(client: &str, operator: &Result<Vec<Installed>, String>, server: 
 async fn find_deployments(session: &Session) -> Result<Vec<Installed>, String> {
     let installed = installed_for(session.raw()).await.ok().flatten().unwrap_or_else(Identity::default);
     let namespace = one_line(&installed.namespace, 63);
-    let deployments = Api::<Deployment>::namespaced(session.raw().clone(), &installed.namespace);
-    match deployments.list(&ListParams::default().labels(OPERATOR)).await {
+    let api = Api::<Deployment>::namespaced(session.raw().clone(), &installed.namespace);
+    match api.list(&ListParams::default().labels(OPERATOR_SELECTOR)).await {
         Ok(found) => {
-            let describe = |deployment: &Deployment| {
+            let read_deployment = |deployment: &Deployment| {
                 let containers = deployment.spec.iter().filter_map(|spec| spec.template.spec.as_ref());
                 let images =
                     containers.flat_map(|pod| &pod.containers).filter_map(|container| container.image.as_deref());
                 let images = images.map(|image| one_line(image, 300)).collect();
                 Installed { version: version_label(&deployment.metadata), images }
             };
-            let all: Vec<_> = found.items.iter().map(describe).collect();
-            if all.is_empty() { Err(format!("no Deployment in namespace {namespace}")) } else { Ok(all) }
+            let deployments: Vec<_> = found.items.iter().map(read_deployment).collect();
+            if deployments.is_empty() { Err(format!("no Deployment in namespace {namespace}")) } else { Ok(deployments) }
         }
         Err(error) => Err(match session.explain(error) {
             Failure::Refused(_) => format!("not readable: you may not list deployments in namespace {namespace}"),
@@ -86,7 +86,7 @@ async fn find_deployments(session: &Session) -> Result<Vec<Installed>, String> {
     }
 }
 
-async fn server_version(session: &Session) -> Result<String, String> {
+async fn fetch_server_version(session: &Session) -> Result<String, String> {
     match session.raw().apiserver_version().await {
         Ok(info) => Ok(one_line(&info.git_version, 63)),
         Err(error) => Err(session.explain(error).to_string()),
@@ -94,7 +94,7 @@ async fn server_version(session: &Session) -> Result<String, String> {
 }
 
 fn version_label(metadata: &ObjectMeta) -> String {
-    let version = metadata.labels.as_ref().and_then(|labels| labels.get(LABEL));
+    let version = metadata.labels.as_ref().and_then(|labels| labels.get(VERSION_LABEL));
     version.map_or_else(|| "without a version".to_owned(), |version| one_line(version, 63))
 }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_version_is_read_from_the_label() {
-        let labels = BTreeMap::from([(LABEL.to_owned(), "0.2.0\u{1b}[31m".to_owned())]);
+        let labels = BTreeMap::from([(VERSION_LABEL.to_owned(), "0.2.0\u{1b}[31m".to_owned())]);
         assert_eq!(version_label(&ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }), "0.2.0[31m");
         assert_eq!(version_label(&ObjectMeta::default()), "without a version");
     }

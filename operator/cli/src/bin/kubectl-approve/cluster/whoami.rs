@@ -39,7 +39,7 @@ pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Fa
         // As `kubectl auth whoami -o` prints it.
         let review = session.ask(SelfSubjectReview::default()).await?;
         let review = serde_json::to_value(review).map_err(|error| Failure::Other(error.to_string()))?;
-        if let Some(text) = output.document(review)? {
+        if let Some(text) = output.render(review)? {
             return Ok(text);
         }
     }
@@ -48,7 +48,7 @@ pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Fa
         session.me(),
         is_allowed(session, "approve"),
         is_allowed(session, "grant"),
-        find_delegate(session)
+        fetch_delegate(session)
     )?;
     let powers = Powers { approve, grant, delegate };
     // Users who cannot list Approvals still see who they are.
@@ -110,7 +110,7 @@ async fn is_allowed(session: &Session, verb: &str) -> Result<bool, Failure> {
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-async fn find_delegate(session: &Session) -> Result<Delegate, Failure> {
+async fn fetch_delegate(session: &Session) -> Result<Delegate, Failure> {
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(session.namespace.clone()) };
     let answer = session.ask(SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() }).await?;
     Ok(delegate_by_rules(answer.status.map(|status| status.resource_rules).unwrap_or_default().as_slice()))

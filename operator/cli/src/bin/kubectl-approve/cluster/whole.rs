@@ -13,7 +13,7 @@ impl Session {
     ///
     /// # Errors
     /// A request fails, a Blob is missing, or its content does not have the digest that the request names.
-    pub async fn whole(&self, approval: &Approval) -> Result<Whole, Failure> {
+    pub async fn fetch_whole_texts(&self, approval: &Approval) -> Result<Whole, Failure> {
         fetch(self.raw(), &self.namespace, approval).await.map_err(|error| match error {
             WholeTextError::Unreadable { what, error } => explain_blob(self.explain(error), what),
             other => Failure::Other(other.to_string()),

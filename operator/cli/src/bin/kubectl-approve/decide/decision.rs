@@ -170,19 +170,19 @@ pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Fail
     let reading = Reading::fetch(session, &args.name).await?;
     reading.check(args)?;
     let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
-    let asks = !args.common.yes && !is_dry && terminal::can_ask();
-    if !args.common.yes && !is_dry && terminal::is_stdin_terminal() && !asks {
+    let asks_user = !args.common.yes && !is_dry && terminal::can_ask();
+    if !args.common.yes && !is_dry && terminal::is_stdin_terminal() && !asks_user {
         return Err(Failure::Refused(
             "standard error is not a terminal, so there is no confirmation: use --yes, or do not redirect it"
                 .to_owned(),
         ));
     }
-    if asks {
+    if asks_user {
         terminal::note(&show::fetch_page(session, &reading.seen, &reading.me).await);
     } else {
-        terminal::note(&summary(&reading.seen.approval));
+        terminal::note(&render_summary(&reading.seen.approval));
     }
-    record(session, args, &reading, asks).await
+    record(session, args, &reading, asks_user).await
 }
 
 /// Shows the Approval, asks for confirmation, and approves it. If the gate does not take Approve, asks for a verdict.
@@ -193,42 +193,42 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
     let reading = Reading::fetch(session, &args.name).await?;
     terminal::note(&show::fetch_page(session, &reading.seen, &reading.me).await);
     reading.check(args)?;
-    let asks = !args.common.yes;
+    let asks_user = !args.common.yes;
     let approval = &reading.seen.approval;
     let is_open = closed(approval, clock::now()).is_none();
     if let Some(why) = refusal::open_gate(approval, args.verdict, clock::now()).filter(|_| is_open) {
         let suggestions = session.call.decisions(approval);
         let commands = format!(":\n{}", suggest::lines(&suggestions).trim_end());
-        if !asks || !terminal::can_ask() {
+        if !asks_user || !terminal::can_ask() {
             return Err(Failure::RefusedFor { why, code: Code::VERDICT, commands });
         }
         terminal::note(&format!("{why}{commands}"));
         let verdict = dialog::ask_verdict(&suggestions)?;
-        return record(session, &DecisionArgs { verdict, ..args.clone() }, &reading, asks).await;
+        return record(session, &DecisionArgs { verdict, ..args.clone() }, &reading, asks_user).await;
     }
-    if asks && !terminal::can_ask() {
-        let approve =
+    if asks_user && !terminal::can_ask() {
+        let approve_command =
             session.call.decisions(approval).into_iter().find(|suggestion| suggestion.verdict == args.verdict);
-        let approve = approve.map(|suggestion| format!(", or {}", suggestion.command)).unwrap_or_default();
+        let approve_command = approve_command.map(|suggestion| format!(", or {}", suggestion.command)).unwrap_or_default();
         let stream = if terminal::is_stdin_terminal() { "standard error" } else { "standard input" };
         return Err(Failure::Refused(format!(
-            "{stream} is not a terminal, so there is no confirmation: use --yes{approve}"
+            "{stream} is not a terminal, so there is no confirmation: use --yes{approve_command}"
         )));
     }
-    record(session, args, &reading, asks).await
+    record(session, args, &reading, asks_user).await
 }
 
-/// Rehearses a decision and records it. `asks`: whether the user confirms the decision before it is recorded.
+/// Rehearses a decision and records it. `asks_user`: whether the user confirms the decision before it is recorded.
 ///
 /// # Errors
 /// As [`decide`].
-async fn record(session: &Session, typed: &DecisionArgs, reading: &Reading, asks: bool) -> Result<Sent, Failure> {
-    match prepare(session, typed, reading, asks).await? {
+async fn record(session: &Session, typed: &DecisionArgs, reading: &Reading, asks_user: bool) -> Result<Sent, Failure> {
+    match prepare(session, typed, reading, asks_user).await? {
         Prepared::Sent(sent) => Ok(sent),
         Prepared::Ready(args, rehearsed) => {
-            if asks {
+            if asks_user {
                 let (seen, entry) = (rehearsed.seen(), rehearsed.entry());
-                if let Some(difference) = edit::difference_of(session, seen, entry).await? {
+                if let Some(difference) = edit::render_difference(session, seen, entry).await? {
                     terminal::note(&difference);
                 }
                 if let Some(warning) = outcome::after_edit(&seen.approval, entry) {
@@ -249,8 +249,9 @@ pub enum Prepared {
     Ready(Box<DecisionArgs>, Box<Rehearsed>),
 }
 
-/// Builds the entry of a decision and rehearses it, so that no user confirms a decision that would be refused. `asks`:
-/// whether the user is asked for missing parts.
+/// Builds the entry of a decision and rehearses it, so that no user confirms a decision that would be refused. Skips
+/// the rehearsal of a decision that is recorded already, or that a client dry run only prints. `asks_user`: whether the
+/// user is asked for missing parts.
 ///
 /// # Errors
 /// As [`decide`].
@@ -258,11 +259,11 @@ pub async fn prepare(
     session: &Session,
     typed: &DecisionArgs,
     reading: &Reading,
-    asks: bool,
+    asks_user: bool,
 ) -> Result<Prepared, Failure> {
     let (seen, me) = (&reading.seen, &reading.me);
     let mut args = typed.clone();
-    if asks && closed(&seen.approval, clock::now()).is_none() {
+    if asks_user && closed(&seen.approval, clock::now()).is_none() {
         dialog::ask_missing(&mut args, &seen.approval.spec.request)?;
     }
     let file = match &args.payload {
@@ -364,17 +365,17 @@ fn report_unchanged(args: DecisionArgs, seen: &Seen, entry: Entry) -> Sent {
     Sent::Reported(with_name_and_facts(&args, Report::new("Unchanged", line)))
 }
 
-/// Waits for the effect of a recorded decision.
+/// Waits for the effect of a recorded decision, and reports it. A long wait prints the state after the usual wait.
 async fn wait_for_effect(session: &Session, args: &DecisionArgs, stored: Approval, entry: &Entry) -> Report {
     let length = args.common.wait;
     if length == Some(Wait::AtMost(std::time::Duration::ZERO)) {
         let line = format!("{} recorded; its effect was not waited for (--wait=0s)", entry.decision.verdict);
         return Report::new("Recorded", line);
     }
-    let begun = Instant::now();
-    let waited = wait::wait(session, stored, entry, length.filter(|length| !length.is_long()), begun).await;
+    let started = Instant::now();
+    let waited = wait::wait(session, stored, entry, length.filter(|length| !length.is_long()), started).await;
     if length.is_some_and(Wait::is_long) && wait::is_open(&waited, entry.decision.verdict) {
-        let longer = pin!(wait::wait(session, waited.approval.clone(), entry, length, begun));
+        let longer = pin!(wait::wait(session, waited.approval.clone(), entry, length, started));
         let so_far = pin!(report::report(session, &waited, entry, None));
         // The report so far can take seconds of requests, which must not delay the outcome.
         let longer = match select(longer, so_far).await {
@@ -389,7 +390,7 @@ async fn wait_for_effect(session: &Session, args: &DecisionArgs, stored: Approva
     report::report(session, &waited, entry, length).await
 }
 
-/// Adds the name of the Approval before the line, and the facts for programs.
+/// Returns the report with the name of the Approval before the line, and with the facts for programs.
 fn with_name_and_facts(args: &DecisionArgs, report: Report) -> Report {
     let report = report.with_facts(args);
     Report { line: format!("approval.signoff.dev/{} {}", one_line(&args.name, 253), report.line), ..report }
@@ -411,7 +412,7 @@ fn read_file(path: &str) -> Result<String, Failure> {
 }
 
 /// Returns a few lines about the request: gate, run, requester, prompt and digest, and the tool and target of a call.
-pub fn summary(approval: &Approval) -> String {
+pub fn render_summary(approval: &Approval) -> String {
     let request = &approval.spec.request;
     let call = action::line(request).map(|call| format!("calls {}\n", one_line(&call, 300)));
     format!(

@@ -58,7 +58,7 @@ pub fn ask_missing(args: &mut DecisionArgs, request: &ApprovalRequest) -> Result
 /// # Errors
 /// The user did not say yes.
 pub fn confirm(args: &DecisionArgs, approval: &Approval, me: &Me) -> Result<(), Failure> {
-    let answered = terminal::ask(&question(args, approval, me)).map_err(|error| Failure::Other(error.to_string()))?;
+    let answered = terminal::ask(&render_question(args, approval, me)).map_err(|error| Failure::Other(error.to_string()))?;
     if answered { Ok(()) } else { Err(Failure::Declined) }
 }
 
@@ -67,19 +67,19 @@ pub fn confirm(args: &DecisionArgs, approval: &Approval, me: &Me) -> Result<(), 
 /// # Errors
 /// The user did not say yes.
 pub fn confirm_turn(args: &DecisionArgs, calls: &[&Approval], me: &Me) -> Result<(), Failure> {
-    let question = question_of_turn(args, calls, me);
+    let question = render_turn_question(args, calls, me);
     let answered = terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))?;
     if answered { Ok(()) } else { Err(Failure::Declined) }
 }
 
-/// Returns the question before a decision is sent.
-fn question(args: &DecisionArgs, approval: &Approval, me: &Me) -> String {
+/// Renders the question before a decision is sent.
+fn render_question(args: &DecisionArgs, approval: &Approval, me: &Me) -> String {
     let cut = cut_texts(args, approval).map(|cut| format!(" without the whole of {cut}")).unwrap_or_default();
     format!("{} {} as {}{cut}?", args.verdict, one_line(&args.name, 253), voter_name(args, me))
 }
 
-/// Returns the question before the decisions about calls of one turn are sent.
-fn question_of_turn(args: &DecisionArgs, calls: &[&Approval], me: &Me) -> String {
+/// Renders the question before the decisions about calls of one turn are sent.
+fn render_turn_question(args: &DecisionArgs, calls: &[&Approval], me: &Me) -> String {
     let plural = if calls.len() == 1 { "" } else { "s" };
     let name = |call: &Approval| one_line(call.metadata.name.as_deref().unwrap_or_default(), 253);
     let cut = calls.iter().filter_map(|call| Some(format!("{} of {}", cut_texts(args, call)?, name(call))));
@@ -107,10 +107,10 @@ fn ask_required(prompt: &str) -> Result<String, Failure> {
 
 /// Writes a prompt and reads a line.
 fn read_line(prompt: &str) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| Failure::Other(error.to_string());
-    terminal::prompt(prompt).map_err(failed)?;
+    let io_failure = |error: std::io::Error| Failure::Other(error.to_string());
+    terminal::prompt(prompt).map_err(io_failure)?;
     let mut typed = String::new();
-    std::io::stdin().lock().read_line(&mut typed).map_err(failed)?;
+    std::io::stdin().lock().read_line(&mut typed).map_err(io_failure)?;
     Ok(typed)
 }
 
@@ -128,17 +128,17 @@ mod tests {
     fn the_question_names_verdict_person_and_what_was_cut() {
         let mut approval = sample::approval();
         let me = sample::me("alice@example.com", &[]);
-        assert_eq!(question(&args(Verdict::Approve), &approval, &me), "Approve refund-1 as alice@example.com?");
+        assert_eq!(render_question(&args(Verdict::Approve), &approval, &me), "Approve refund-1 as alice@example.com?");
         let whole = serde_json::json!({"digest": approval.spec.request.digest, "size": 9000});
         approval.spec.request.context_ref = serde_json::from_value(whole).ok();
         assert_eq!(
-            question(&args(Verdict::Approve), &approval, &me),
+            render_question(&args(Verdict::Approve), &approval, &me),
             "Approve refund-1 as alice@example.com without the whole of the context (9000 bytes)?"
         );
-        assert_eq!(question(&args(Verdict::Reject), &approval, &me), "Reject refund-1 as alice@example.com?");
+        assert_eq!(render_question(&args(Verdict::Reject), &approval, &me), "Reject refund-1 as alice@example.com?");
         let mut delegated = args(Verdict::Skip);
         delegated.common.on_behalf_of = Some("bob".into());
-        assert_eq!(question(&delegated, &approval, &me), "Skip refund-1 as alice@example.com on behalf of bob?");
+        assert_eq!(render_question(&delegated, &approval, &me), "Skip refund-1 as alice@example.com on behalf of bob?");
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         let (mut first, mut second) = (sample::call(), sample::call());
         (first.metadata.name, second.metadata.name) = (Some("refund-1".into()), Some("refund-2".into()));
         let me = sample::me("alice@example.com", &[]);
-        let asked = |verdict, calls: &[&Approval]| question_of_turn(&args(verdict), calls, &me);
+        let asked = |verdict, calls: &[&Approval]| render_turn_question(&args(verdict), calls, &me);
         assert_eq!(asked(Verdict::Reject, &[&first]), "Reject 1 call (refund-1) as alice@example.com?");
         let whole = serde_json::json!({"digest": second.spec.request.digest, "size": 9000});
         second.spec.request.context_ref = serde_json::from_value(whole).ok();

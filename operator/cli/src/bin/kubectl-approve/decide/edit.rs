@@ -47,8 +47,8 @@ const VARIABLES: [&str; 2] = ["KUBE_EDITOR", "EDITOR"];
 /// The longest difference that is shown, in characters.
 const LONGEST: usize = 20_000;
 
-/// Records the decision with the parameters that the user edits. After a failure, keeps an edited text and prints its
-/// path.
+/// Records the decision with the parameters that the user edits. After a failure or a dry run, keeps the edited text,
+/// and prints the path and the command that sends it.
 ///
 /// # Errors
 /// A request fails, there is no terminal, the text is unchanged, or the user did not confirm the difference.
@@ -59,7 +59,7 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
     let reading = Reading::fetch(session, &args.name).await?;
     reading.verified()?;
     let (seen, me) = (&reading.seen, &reading.me);
-    if let Some((why, code)) = refusal(&seen.approval, &args, me, clock::now()) {
+    if let Some((why, code)) = find_refusal(&seen.approval, &args, me, clock::now()) {
         let failure = Failure::refused(why.trim_end_matches(':').to_owned(), Some(code));
         return Err(refusals::explain(session, &args, me, failure).await);
     }
@@ -70,7 +70,7 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
             args.verdict
         )));
     };
-    let reviewed = reviewed_text(session, &seen.approval).await?;
+    let reviewed = fetch_reviewed_text(session, &seen.approval).await?;
     let before = parameters_to_edit(&schema, reviewed.as_deref());
     let before = if action::call(request).is_some() { as_json(before)? } else { as_yaml(before)? };
     dialog::ask_missing(&mut args, request)?;
@@ -89,34 +89,35 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
     sent
 }
 
-/// Returns the whole reviewed text, with which an edit begins, or `None` if the request has none.
-async fn reviewed_text(session: &Session, approval: &Approval) -> Result<Option<String>, Failure> {
+/// Fetches the whole reviewed text, with which an edit begins, or `None` if the request has none.
+async fn fetch_reviewed_text(session: &Session, approval: &Approval) -> Result<Option<String>, Failure> {
     let request = &approval.spec.request;
-    let whole = if whole::is_edit_cut(request) { Some(session.whole(approval).await?) } else { None };
+    let whole = if whole::is_edit_cut(request) { Some(session.fetch_whole_texts(approval).await?) } else { None };
     Ok(whole::to_edit(request, whole.as_ref()).map(str::to_owned))
 }
 
-/// Returns the difference between the arguments of a call and those of its Modify, or `None` for any other decision.
+/// Renders the difference between the arguments of a call and the arguments that its Modify sends instead. `None` for
+/// any other decision.
 ///
 /// # Errors
 /// The whole arguments cannot be read.
-pub async fn difference_of(session: &Session, seen: &Seen, entry: &Entry) -> Result<Option<String>, Failure> {
+pub async fn render_difference(session: &Session, seen: &Seen, entry: &Entry) -> Result<Option<String>, Failure> {
     let request = &seen.approval.spec.request;
     let schema = parameters::schema(request, entry.decision.verdict).filter(|_| action::call(request).is_some());
     let (Some(schema), Some(after)) = (schema, &entry.decision.parameters) else { return Ok(None) };
-    let before = parameters_to_edit(&schema, reviewed_text(session, &seen.approval).await?.as_deref());
+    let before = parameters_to_edit(&schema, fetch_reviewed_text(session, &seen.approval).await?.as_deref());
     let json = |parameters: &Map<String, Value>| crate::output::json(&Value::Object(parameters.clone()));
     Ok(Some(fence(&line_difference(&json(&before)?, &json(&parameters::as_object(after).0)?), LONGEST)))
 }
 
 /// Returns why this user cannot give this verdict now, or `None`.
-fn refusal(approval: &Approval, args: &DecisionArgs, me: &Me, now: Moment) -> Option<(String, Code)> {
+fn find_refusal(approval: &Approval, args: &DecisionArgs, me: &Me, now: Moment) -> Option<(String, Code)> {
     let voter = Voter { on_behalf_of: args.common.on_behalf_of.as_deref(), ..me.voter() };
     let reason = ineligible(approval, &voter, now).map(|reason| (reason.to_string(), reason.code()));
     reason.or_else(|| Some((refusals::open_gate(approval, args.verdict, now)?, Code::VERDICT)))
 }
 
-/// Rehearses the decision with the edited parameters, shows the difference, asks, and records it.
+/// Shows the difference, rehearses the decision with the edited parameters, asks for confirmation, and records it.
 async fn confirm_and_store(
     session: &Session,
     reading: &Reading,
@@ -125,7 +126,7 @@ async fn confirm_and_store(
     [before, after]: [&str; 2],
 ) -> Result<Sent, Failure> {
     let approval = &reading.seen.approval;
-    terminal::note(&decision::summary(approval));
+    terminal::note(&decision::render_summary(approval));
     terminal::note(&fence(&line_difference(before, after), LONGEST));
     let (args, rehearsed) = match decision::prepare(session, edited, reading, false).await? {
         Prepared::Ready(args, rehearsed) => (args, rehearsed),
@@ -197,17 +198,17 @@ fn edit_until_valid(
 
 /// Returns only the changed parameters if the gate keeps the others as they are; otherwise all of them.
 fn keep_changed(request: &ApprovalRequest, verdict: Verdict, before: &str, edited: &str) -> String {
-    let read = |text: &str| match source::typed(text, false) {
+    let parse = |text: &str| match source::typed(text, false) {
         Ok(Value::Object(fields)) => Some(fields),
         _ => None,
     };
-    let narrow = || {
+    let changed_fields = || {
         let schema = parameters::schema(request, verdict)?;
-        let edited = read(edited)?;
-        let changed = changed_only(&schema, &read(before)?, edited.clone());
+        let edited = parse(edited)?;
+        let changed = changed_only(&schema, &parse(before)?, edited.clone());
         if changed == edited { None } else { as_yaml(changed).ok() }
     };
-    narrow().unwrap_or_else(|| edited.to_owned())
+    changed_fields().unwrap_or_else(|| edited.to_owned())
 }
 
 /// Returns the decision with these parameters, if the operator can use them.
@@ -382,7 +383,7 @@ mod tests {
     #[test]
     fn an_edit_is_refused_at_a_closed_gate_and_to_a_user_who_cannot_decide() {
         let refusal_for =
-            |approval: &Approval, me: &Me| refusal(approval, &args(), me, sample::now()).map(|(why, _)| why);
+            |approval: &Approval, me: &Me| find_refusal(approval, &args(), me, sample::now()).map(|(why, _)| why);
         let (alice, mallory) = (sample::me("alice@example.com", &[]), sample::me("mallory@example.com", &[]));
         let mut approval = sample::approval();
         assert_eq!(refusal_for(&approval, &alice), None);

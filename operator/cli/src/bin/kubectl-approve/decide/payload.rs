@@ -39,13 +39,13 @@ fn build_decision(args: &DecisionArgs, file: Option<&str>, request: &ApprovalReq
         // Edited parameters arrive here as `Payload::Parameters`.
         Payload::Nothing | Payload::Edited => {}
         Payload::Parameters { set, set_string, .. } => {
-            let takes =
+            let expected =
                 parameters::schema(request, args.verdict).map(|schema| one_line(&parameters::shape(&schema), 1000));
-            let takes = takes.unwrap_or_else(|| "no parameters".into());
-            let parameters = collect_parameters(set, set_string, file, &takes, call(request).is_some())?;
+            let expected = expected.unwrap_or_else(|| "no parameters".into());
+            let parameters = collect_parameters(set, set_string, file, &expected, call(request).is_some())?;
             if parameters.is_empty() && args.verdict == Verdict::Modify {
-                let how = "--set KEY=VALUE or --from-file FILE";
-                return Err(Failure::Usage(format!("modify needs parameters, here {takes}: {how}")));
+                let options = "--set KEY=VALUE or --from-file FILE";
+                return Err(Failure::Usage(format!("modify needs parameters, here {expected}: {options}")));
             }
             decision.parameters = (!parameters.is_empty()).then_some(JsonObject(parameters));
         }
@@ -61,11 +61,13 @@ fn build_decision(args: &DecisionArgs, file: Option<&str>, request: &ApprovalReq
     Ok(decision)
 }
 
+/// Returns the parameters of the file, and those of `--set` and `--set-string`, which replace parameters of the file.
+/// `expected`: the parameters that the gate takes, for messages.
 fn collect_parameters(
     set: &[(String, String)],
     set_string: &[(String, String)],
     file: Option<&str>,
-    takes: &str,
+    expected: &str,
     is_call: bool,
 ) -> Result<Map<String, Value>, Failure> {
     let mut parameters = match file {
@@ -79,7 +81,7 @@ fn collect_parameters(
             }
             match value {
                 Value::Object(fields) => fields,
-                _ => return Err(Failure::Usage(format!("--from-file must hold an object: this gate takes {takes}"))),
+                _ => return Err(Failure::Usage(format!("--from-file must hold an object: this gate takes {expected}"))),
             }
         }
     };
@@ -133,8 +135,8 @@ fn collect_answers(
 /// Returns the gate's own target of this name if there is exactly one; otherwise the subject that the text describes,
 /// which the API server judges.
 fn parse_subject(typed: &str, request: &ApprovalRequest) -> Subject {
-    let mut called = request.escalate_to.iter().filter(|subject| subject.name == typed);
-    if let (Some(subject), None) = (called.next(), called.next()) {
+    let mut named = request.escalate_to.iter().filter(|subject| subject.name == typed);
+    if let (Some(subject), None) = (named.next(), named.next()) {
         return subject.clone();
     }
     if let Some(group) = typed.strip_prefix("group:") {

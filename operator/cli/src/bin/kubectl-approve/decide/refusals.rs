@@ -56,7 +56,7 @@ pub async fn explain_refused(session: &Session, args: &DecisionArgs, refused: Re
     }
 }
 
-/// Returns a refusal with the commands that remedy it.
+/// Returns the failure of a refusal, with the commands that remedy it.
 async fn add_remedy(session: &Session, approval: &Approval, refusal: &Refusal) -> Failure {
     let why = match refusal {
         Refusal::NoReason => format!("{refusal}; add --reason TEXT"),
@@ -71,9 +71,9 @@ async fn add_remedy(session: &Session, approval: &Approval, refusal: &Refusal) -
     let commands = match refusal {
         Refusal::Closed { is_superseded: true, .. } => {
             let namespace = approval.metadata.namespace.as_deref();
-            let next = find_successor(session, approval).await;
-            let next = next.map(|name| format!("; it is asked again: {}", session.call.show(namespace, &name)));
-            next.unwrap_or_default()
+            let successor = find_successor(session, approval).await;
+            let show = successor.map(|name| format!("; it is asked again: {}", session.call.show(namespace, &name)));
+            show.unwrap_or_default()
         }
         Refusal::Verdict(_) => format!(":\n{}", suggest::lines(&session.call.decisions(approval)).trim_end()),
         Refusal::Closed { .. } | Refusal::Decided(_) | Refusal::NoReason | Refusal::NoTargets { .. } => String::new(),

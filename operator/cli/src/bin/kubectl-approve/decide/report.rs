@@ -14,7 +14,7 @@ use signoff_review::{
 use super::successor::find_successor;
 use crate::{
     args::{DecisionArgs, Wait},
-    cluster::{client::Session, operator_status::operator_silence},
+    cluster::{client::Session, operator_status::fetch_operator_silence},
     error::Failure,
     output,
 };
@@ -43,7 +43,7 @@ impl Report {
         let exit = self.failure.as_ref().map_or(0, Failure::code);
         let facts = json!({"approval": args.name, "verdict": args.verdict.name(), "state": self.state,
             "message": self.line, "exitCode": exit});
-        Self { facts: args.common.output.document(&facts).ok().flatten(), ..self }
+        Self { facts: args.common.output.render(&facts).ok().flatten(), ..self }
     }
 
     /// Returns the text for standard output.
@@ -76,14 +76,15 @@ fn state_name(state: &DecisionState, entry: &Entry) -> &'static str {
     }
 }
 
-/// Returns the report of a decision at the end of its wait.
+/// Returns the report of a decision at the end of its wait. `wait`: the value of `--wait`. Only with it the report can
+/// have a failure.
 pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Option<Wait>) -> Report {
     let detail = match &waited.state {
-        DecisionState::Recorded => why_not_counted(session, waited).await,
+        DecisionState::Recorded => explain_uncounted(session, waited).await,
         DecisionState::Closed { outcome, .. } if outcome.phase == ApprovalPhase::Superseded => {
-            let next = find_successor(session, &waited.approval).await;
+            let successor = find_successor(session, &waited.approval).await;
             let namespace = waited.approval.metadata.namespace.as_deref();
-            next.map_or_else(
+            successor.map_or_else(
                 || format!("kubectl approve list shows it: {}", session.call.kubectl(namespace, &["approve", "list"])),
                 |name| session.call.show(namespace, &name),
             )
@@ -98,13 +99,13 @@ pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Opt
         }
         _ => String::new(),
     };
-    let failure = wait.and_then(|_| failure(&waited.state, entry));
+    let failure = wait.and_then(|_| wait_failure(&waited.state, entry));
     let line = line(&waited.approval, &waited.state, entry, &detail);
     Report { line, state: state_name(&waited.state, entry), facts: None, failure }
 }
 
 /// Returns the failure that `--wait` ends with, or `None` if the decision has the effect of its verdict.
-fn failure(state: &DecisionState, entry: &Entry) -> Option<Failure> {
+fn wait_failure(state: &DecisionState, entry: &Entry) -> Option<Failure> {
     let is_decided = match state {
         DecisionState::Closed { outcome, is_counted, .. } => Some(*is_counted && is_as_voted(outcome, entry)),
         DecisionState::Counted if entry.decision.verdict == Verdict::Escalate => Some(true),
@@ -120,11 +121,11 @@ fn failure(state: &DecisionState, entry: &Entry) -> Option<Failure> {
 }
 
 /// Returns why the operator has not counted a decision.
-async fn why_not_counted(session: &Session, waited: &Waited) -> String {
+async fn explain_uncounted(session: &Session, waited: &Waited) -> String {
     if let Some(problem) = &waited.problem {
         return format!("it cannot be watched: {problem}");
     }
-    if let Some(silence) = operator_silence(session).await {
+    if let Some(silence) = fetch_operator_silence(session).await {
         return silence;
     }
     let run = session.run(&waited.approval.spec.request.workflow.name).await;

@@ -38,16 +38,15 @@ pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outco
     let (named, me) = tokio::try_join!(session.approval(&typed.name), session.me())?;
     let turn = read_turn(session, typed, &named.approval)?;
     let workflow = named.approval.spec.request.workflow.name.clone();
-    let calls = open_calls(session, named, &turn).await?;
+    let calls = list_open_calls(session, named, &turn).await?;
     let is_dry = typed.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
     if !is_dry && (typed.common.yes || !terminal::can_ask()) {
         return Err(refusal_without_terminal(session, typed, &calls));
     }
     let mut args = typed.clone();
     show_all(session, &calls, &me, is_dry);
-    if let Some(seen) =
-        calls.iter().find(|seen| seen.approval.spec.request.require_reason == Some(true)).filter(|_| !is_dry)
-    {
+    let needs_reason = |seen: &&Seen| seen.approval.spec.request.require_reason == Some(true);
+    if let Some(seen) = calls.iter().find(needs_reason).filter(|_| !is_dry) {
         dialog::ask_missing(&mut args, &seen.approval.spec.request)?;
     }
     let run = session.run(&workflow).await;
@@ -79,39 +78,39 @@ pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outco
     Ok(outcomes)
 }
 
-/// Returns the turn of the named call.
+/// Returns the label of the turn of the named call.
 ///
 /// # Errors
 /// The verdict is about one call only, or the Approval is about no call of an agent.
 fn read_turn(session: &Session, typed: &DecisionArgs, named: &Approval) -> Result<String, Failure> {
     let request = &named.spec.request;
-    let run = session.call.kubectl(Some(&session.namespace), &["approve", "list", "--run", &request.workflow.name]);
+    let list = session.call.kubectl(Some(&session.namespace), &["approve", "list", "--run", &request.workflow.name]);
     let verdict = typed.verdict.name().to_lowercase();
     if !VERDICTS.contains(&typed.verdict) {
-        let each = format!("leave --turn out, and give it for each call ({run})");
-        return Err(Failure::Usage(format!("--turn: {verdict} is a decision about one call; {each}")));
+        let remedy = format!("leave --turn out, and give it for each call ({list})");
+        return Err(Failure::Usage(format!("--turn: {verdict} is a decision about one call; {remedy}")));
     }
     let name = one_line(&typed.name, 253);
     if action::is_question(request) {
-        let answer = session.call.kubectl(Some(&session.namespace), &["approve", "show", &typed.name]);
-        return Err(Failure::Usage(format!("--turn: {name} is a question and no call; leave --turn out ({answer})")));
+        let show = session.call.kubectl(Some(&session.namespace), &["approve", "show", &typed.name]);
+        return Err(Failure::Usage(format!("--turn: {name} is a question and no call; leave --turn out ({show})")));
     }
     let turn = request.turn().filter(|_| action::call(request).is_some());
     turn.ok_or_else(|| Failure::Usage(format!("--turn: {name} is about no call of an agent; leave --turn out")))
 }
 
-/// Returns the named call and the other open calls of its turn, in the order of the model. The label only finds
-/// candidates: the request itself says to which turn it belongs.
-async fn open_calls(session: &Session, named: Seen, turn: &str) -> Result<Vec<Seen>, Failure> {
+/// Lists the named call and the other open calls of its turn, in the order of the model. Prints a note about each
+/// question of the turn. The label only finds candidates: the request itself says to which turn it belongs.
+async fn list_open_calls(session: &Session, named: Seen, turn: &str) -> Result<Vec<Seen>, Failure> {
     let labels = format!("{LABEL_TURN}={turn}");
     let selection = Selection { fields: still_open(), labels: Some(&labels), ..Selection::default() };
     let (found, unreadable) = session.select(&selection).await?;
     unreadable.iter().for_each(|problem| terminal::note(problem));
-    let own = named.approval.metadata.name.clone();
+    let named_name = named.approval.metadata.name.clone();
     let (mut calls, mut questions) = (vec![named], Vec::new());
     for seen in found {
         let request = &seen.approval.spec.request;
-        if seen.approval.metadata.name == own || request.turn().as_deref() != Some(turn) {
+        if seen.approval.metadata.name == named_name || request.turn().as_deref() != Some(turn) {
             continue;
         }
         if action::is_question(request) {
@@ -150,7 +149,7 @@ fn refusal_without_terminal(session: &Session, typed: &DecisionArgs, calls: &[Se
 fn show_all(session: &Session, calls: &[Seen], me: &Me, is_dry: bool) {
     for (index, seen) in calls.iter().enumerate() {
         let text = if is_dry {
-            decision::summary(&seen.approval)
+            decision::render_summary(&seen.approval)
         } else {
             show::render_page(seen, me, clock::now(), (None, &[]), &session.call)
         };
@@ -158,12 +157,12 @@ fn show_all(session: &Session, calls: &[Seen], me: &Me, is_dry: bool) {
     }
 }
 
-/// Prepares a decision. Prints a refusal at once, before the user is asked about the other calls.
-async fn prepare(session: &Session, args: &DecisionArgs, reading: &Reading, asks: bool) -> Result<Prepared, Failure> {
+/// Prepares the decision about one call. Prints a failure at once, before the user is asked about the other calls.
+async fn prepare(session: &Session, args: &DecisionArgs, reading: &Reading, asks_user: bool) -> Result<Prepared, Failure> {
     let name = reading.seen.approval.metadata.name.clone().unwrap_or_default();
-    let own = DecisionArgs { name, ..args.clone() };
-    let prepared = match reading.check(&own) {
-        Ok(()) => decision::prepare(session, &own, reading, asks).await,
+    let call_args = DecisionArgs { name, ..args.clone() };
+    let prepared = match reading.check(&call_args) {
+        Ok(()) => decision::prepare(session, &call_args, reading, asks_user).await,
         Err(failure) => Err(failure),
     };
     prepared.inspect_err(|failure| print_failure(&reading.seen.approval, failure))

@@ -28,7 +28,7 @@ pub fn is_open(waited: &Waited, verdict: Verdict) -> bool {
 }
 
 impl Wait {
-    /// Whether this wait is longer than that of a command without `--wait`.
+    /// Whether this wait is longer than the wait of a command without `--wait`.
     pub fn is_long(self) -> bool {
         match self {
             Self::UntilDeadline => true,
@@ -37,15 +37,16 @@ impl Wait {
     }
 }
 
-/// Watches an Approval until a decision has had its effect, or until the wait that began at `begun` is over.
-pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Option<Wait>, begun: Instant) -> Waited {
+/// Watches an Approval until a decision has had its effect, until the API server refuses the watch, or until the wait
+/// that began at `started` ends.
+pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Option<Wait>, started: Instant) -> Waited {
     let name = stored.metadata.name.clone().unwrap_or_default();
     let api = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
     let mut events = pin!(watch_object(api, &name).default_backoff());
     let mut waited = Waited::new(stored, entry);
     while !is_final(&waited.state, entry.decision.verdict, wait) {
         let Ok(Some(event)) =
-            tokio::time::timeout_at(wait_end(&waited.approval, wait, session.default_wait, begun), events.next()).await
+            tokio::time::timeout_at(wait_end(&waited.approval, wait, session.default_wait, started), events.next()).await
         else {
             break;
         };
@@ -63,7 +64,7 @@ pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Opti
     waited
 }
 
-/// Whether the command has nothing more to wait for after this state.
+/// Whether the command waits no longer after this state.
 fn is_final(state: &DecisionState, verdict: Verdict, wait: Option<Wait>) -> bool {
     match state {
         DecisionState::Recorded => false,
@@ -76,11 +77,11 @@ fn is_final(state: &DecisionState, verdict: Verdict, wait: Option<Wait>) -> bool
     }
 }
 
-/// Returns the time at which the wait ends. An escalation moves the deadline.
-fn wait_end(approval: &Approval, wait: Option<Wait>, default: Duration, begun: Instant) -> Instant {
+/// Returns the time at which the wait ends. It can change during the wait, because an escalation moves the deadline.
+fn wait_end(approval: &Approval, wait: Option<Wait>, default: Duration, started: Instant) -> Instant {
     match wait {
-        None => begun + default,
-        Some(Wait::AtMost(length)) => begun + length,
+        None => started + default,
+        Some(Wait::AtMost(length)) => started + length,
         Some(Wait::UntilDeadline) => Instant::now() + approval.deadline().since(clock::now()) + DEFAULT_WAIT,
     }
 }

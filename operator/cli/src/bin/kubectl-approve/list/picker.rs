@@ -32,11 +32,11 @@ pub async fn pick(session: &Session) -> Result<Option<Seen>, Failure> {
         return Ok(None);
     }
     terminal::note(&render_numbered(&found));
-    let broken = |error: io::Error| Failure::Other(error.to_string());
+    let io_failure = |error: io::Error| Failure::Other(error.to_string());
     loop {
-        terminal::prompt(&format!("Which one? [1-{}] ", found.len())).map_err(broken)?;
+        terminal::prompt(&format!("Which one? [1-{}] ", found.len())).map_err(io_failure)?;
         let mut line = String::new();
-        let is_end = io::stdin().read_line(&mut line).map_err(broken)? == 0;
+        let is_end = io::stdin().read_line(&mut line).map_err(io_failure)? == 0;
         match parse_choice(&line, found.len()) {
             Some(index) => return Ok(Some(found.swap_remove(index))),
             None if is_end || line.trim().is_empty() => return Err(Failure::Declined),

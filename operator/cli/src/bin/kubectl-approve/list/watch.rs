@@ -96,7 +96,7 @@ pub async fn watch(session: &Session, options: &List) -> Result<(), Failure> {
                 Ok(page) => {
                     pace.on_fetched(Instant::now());
                     if shown.as_ref() != Some(&page) {
-                        print(&mut screen, &page)?;
+                        print_page(&mut screen, &page)?;
                         shown = Some(page);
                     }
                 }
@@ -110,7 +110,8 @@ pub async fn watch(session: &Session, options: &List) -> Result<(), Failure> {
     }
 }
 
-fn print(screen: &mut Screen, page: &ListPage) -> Result<(), Failure> {
+/// Prints a page of the list, or the note of an empty list.
+fn print_page(screen: &mut Screen, page: &ListPage) -> Result<(), Failure> {
     match &page.note {
         // On a terminal the page is replaced by the note. A program that reads standard output gets no line for an
         // empty list.

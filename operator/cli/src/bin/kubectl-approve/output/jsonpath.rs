@@ -100,7 +100,7 @@ impl Path {
         Ok(Self { from_root, query })
     }
 
-    /// Returns the values at the path.
+    /// Returns the values at the path. `current`: the item of the enclosing `{range}`, where a path without `$` begins.
     pub fn values<'v>(&self, document: &'v Value, current: &'v Value) -> Vec<&'v Value> {
         // A parsed query does not fail: it finds no value at worst.
         (if self.from_root { document } else { current }).query(&self.query).unwrap_or_default()
@@ -223,7 +223,7 @@ fn render(nodes: &[Node], document: &Value, current: &Value, text: &mut String) 
         match node {
             Node::Text(literal) => text.push_str(literal),
             Node::Values(path) => {
-                let values: Vec<_> = path.values(document, current).into_iter().map(plain).collect();
+                let values: Vec<_> = path.values(document, current).into_iter().map(render_plain).collect();
                 text.push_str(&values.join(" "));
             }
             Node::Range(path, body) => {
@@ -236,7 +236,7 @@ fn render(nodes: &[Node], document: &Value, current: &Value, text: &mut String) 
 }
 
 /// Returns a string as it is, nothing for null, and any other value as JSON.
-pub fn plain(value: &Value) -> String {
+pub fn render_plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

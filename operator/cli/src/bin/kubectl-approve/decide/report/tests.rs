@@ -20,10 +20,10 @@ fn an_uncounted_decision_is_a_failure_with_any_outcome() {
         let outcome = Outcome { verdict, phase, decided_by: vec!["bob".into()], source, ..Outcome::default() };
         DecisionState::Closed { outcome: Box::new(outcome), is_counted, invalid: invalid.map(str::to_owned) }
     };
-    assert!(failure(&approved(true, None), &entry).is_none());
-    assert!(matches!(failure(&approved(false, None), &entry), Some(Failure::DecidedOtherwise)));
-    assert!(matches!(failure(&approved(false, Some("no such field")), &entry), Some(Failure::DecidedOtherwise)));
-    assert!(matches!(failure(&DecisionState::Counted, &entry), Some(Failure::NotDecided)));
+    assert!(wait_failure(&approved(true, None), &entry).is_none());
+    assert!(matches!(wait_failure(&approved(false, None), &entry), Some(Failure::DecidedOtherwise)));
+    assert!(matches!(wait_failure(&approved(false, Some("no such field")), &entry), Some(Failure::DecidedOtherwise)));
+    assert!(matches!(wait_failure(&DecisionState::Counted, &entry), Some(Failure::NotDecided)));
     assert_eq!(state_name(&approved(true, None), &entry), "Decided");
     assert_eq!(state_name(&approved(false, None), &entry), "DecidedOtherwise");
 }
@@ -31,7 +31,7 @@ fn an_uncounted_decision_is_a_failure_with_any_outcome() {
 #[test]
 fn an_escalation_without_further_approvers_is_a_failure() {
     for (state, code) in [(DecisionState::Escalated, None), (DecisionState::NotEscalated, Some(5))] {
-        assert_eq!(failure(&state, &entry(Verdict::Escalate)).map(|failure| failure.code()), code, "{state:?}");
+        assert_eq!(wait_failure(&state, &entry(Verdict::Escalate)).map(|failure| failure.code()), code, "{state:?}");
     }
 }
 
