@@ -44,7 +44,8 @@ pub fn answer(words: &[OsString]) -> Option<String> {
     None
 }
 
-/// Prints the candidates if the script of a shell asks for them. Returns whether it does.
+/// Prints the candidates if the script of a shell has called the program. Returns whether the script has called it, or
+/// called it wrongly.
 pub fn answer_shell(words: &[OsString]) -> bool {
     let typed = words.iter().position(|word| word == "--").and_then(|at| words.get(at + 1..)).unwrap_or_default();
     let typed = typed.get(1..).unwrap_or_default().to_vec();
@@ -57,7 +58,7 @@ pub fn answer_shell(words: &[OsString]) -> bool {
 ///
 /// # Errors
 /// The shell has no completion script.
-pub fn script(shell: Option<Shell>) -> Result<String, Failure> {
+pub fn render_script(shell: Option<Shell>) -> Result<String, Failure> {
     let Some(shell) = shell else { return Ok(PROGRAM.to_owned()) };
     let shells = Shells::builtins();
     let unknown = || Failure::Usage(format!("{shell} is not known; name bash, zsh, fish or powershell"));
@@ -73,10 +74,10 @@ pub fn script(shell: Option<Shell>) -> Result<String, Failure> {
 /// directive.
 fn candidates_for_kubectl(typed: &[OsString]) -> String {
     let words = [OsString::from(NAME)].into_iter().chain(typed.iter().cloned()).collect::<Vec<_>>();
-    let at = typed.len().max(1);
+    let current = typed.len().max(1);
     let words = if typed.is_empty() { vec![NAME.into(), OsString::new()] } else { words };
-    let candidates = complete(&mut command(typed), words, at, None).unwrap_or_default();
-    let line = |candidate: &CompletionCandidate| {
+    let candidates = complete(&mut command(typed), words, current, None).unwrap_or_default();
+    let render_line = |candidate: &CompletionCandidate| {
         let value = one_line(&candidate.get_value().to_string_lossy(), 512);
         match candidate.get_help() {
             Some(help) => format!("{value}\t{}\n", one_line(&help.to_string(), 120)),
@@ -88,7 +89,7 @@ fn candidates_for_kubectl(typed: &[OsString]) -> String {
     let shown = candidates.iter().filter(|candidate| {
         !candidate.is_hide_set() && (is_flag || !candidate.get_value().to_string_lossy().starts_with('-'))
     });
-    shown.map(line).collect::<String>() + NO_FILES + "\n"
+    shown.map(render_line).collect::<String>() + NO_FILES + "\n"
 }
 
 /// Returns the command line with completers for values from the cluster and the kubeconfig.
@@ -149,18 +150,18 @@ impl ValueKind {
                 file.map(|file| file.contexts.into_iter().map(|context| (context.name, None)).collect())
                     .unwrap_or_default()
             }
-            Self::Names => fetch_candidates(connection, names_of_approvals),
-            Self::Workflows => fetch_candidates(connection, names_of_workflows),
-            Self::Namespaces => fetch_candidates(connection, names_of_namespaces),
+            Self::Names => fetch_candidates(connection, list_approvals),
+            Self::Workflows => fetch_candidates(connection, list_workflows),
+            Self::Namespaces => fetch_candidates(connection, list_namespaces),
         }
     }
 }
 
-/// Returns the values that the cluster answers, or none after [`CLUSTER_TIMEOUT`]. Runs on a thread of its own, because
-/// clap's engine is not asynchronous.
+/// Returns the values that `fetch` finds in the cluster. Empty after a failure or [`CLUSTER_TIMEOUT`]. Fetches on a
+/// second thread, because clap's engine is not asynchronous.
 fn fetch_candidates<F>(
     connection: &Connection,
-    ask: impl FnOnce(Session) -> F + Send + 'static,
+    fetch: impl FnOnce(Session) -> F + Send + 'static,
 ) -> Vec<(String, Option<String>)>
 where
     F: Future<Output = Option<Vec<(String, Option<String>)>>>,
@@ -169,14 +170,14 @@ where
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
         runtime.block_on(async {
-            let candidates = async { ask(Session::open(&connection).await.ok()?).await };
+            let candidates = async { fetch(Session::open(&connection).await.ok()?).await };
             tokio::time::timeout(CLUSTER_TIMEOUT, candidates).await.ok().flatten()
         })
     });
     thread.join().ok().flatten().unwrap_or_default()
 }
 
-async fn names_of_approvals(session: Session) -> Option<Vec<(String, Option<String>)>> {
+async fn list_approvals(session: Session) -> Option<Vec<(String, Option<String>)>> {
     let (mut open, _) = session.list(false, &still_open()).await.ok()?;
     sort(&mut open);
     let candidate = |seen: &Seen| {
@@ -187,15 +188,15 @@ async fn names_of_approvals(session: Session) -> Option<Vec<(String, Option<Stri
     Some(open.iter().filter_map(candidate).collect())
 }
 
-async fn names_of_workflows(session: Session) -> Option<Vec<(String, Option<String>)>> {
-    metadata_names(Api::<Workflow>::namespaced(session.raw().clone(), &session.namespace)).await
+async fn list_workflows(session: Session) -> Option<Vec<(String, Option<String>)>> {
+    list_names(Api::<Workflow>::namespaced(session.raw().clone(), &session.namespace)).await
 }
 
-async fn names_of_namespaces(session: Session) -> Option<Vec<(String, Option<String>)>> {
-    metadata_names(Api::<Namespace>::all(session.raw().clone())).await
+async fn list_namespaces(session: Session) -> Option<Vec<(String, Option<String>)>> {
+    list_names(Api::<Namespace>::all(session.raw().clone())).await
 }
 
-async fn metadata_names<K>(api: Api<K>) -> Option<Vec<(String, Option<String>)>>
+async fn list_names<K>(api: Api<K>) -> Option<Vec<(String, Option<String>)>>
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
@@ -258,10 +259,10 @@ mod tests {
     #[test]
     fn four_shells_and_kubectl_have_a_script() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell] {
-            let script = script(Some(shell)).unwrap();
+            let script = render_script(Some(shell)).unwrap();
             assert!(script.contains(NAME) && script.contains(VARIABLE), "{shell}: {script}");
         }
-        let program = script(None).unwrap();
+        let program = render_script(None).unwrap();
         assert!(program.starts_with("#!/bin/sh\n") && program.contains("exec kubectl-approve __complete \"$@\"\n"));
     }
 }

@@ -77,7 +77,8 @@ struct Installation {
     inspection: Inspection,
 }
 
-/// Checks the policies and the operator. With a name, or if `in_namespace` is set, also reports what waits there.
+/// Checks the policies and the operator. With a name, or if `in_namespace` is set, also reports what the run or the
+/// namespace waits for. `--upgrade` and `--notify` have reports of their own instead.
 pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> DoctorReport {
     let installation = Installation::read(session, options).await;
     if options.upgrade {
@@ -124,7 +125,7 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
             if is_about_waiting && is_well && !state.is_gone() && !options.verbose {
                 page.push_str("In force: the API server verifies votes.\n");
             } else {
-                page.push_str(&installation_page(session, &operator, &pods, &inspection, options.verbose).await);
+                page.push_str(&render_installation(session, &operator, &pods, &inspection, options.verbose).await);
             }
             if !is_well {
                 failure = failure.or(Some(Failure::Unguarded));
@@ -149,8 +150,8 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
     DoctorReport { page, problem, installation_facts }
 }
 
-/// Renders the operator's Pods, the policies, and who could impersonate the operator.
-async fn installation_page(
+/// Renders the operator's Pods and the policies. Fetches and adds who could impersonate the operator.
+async fn render_installation(
     session: &Session,
     operator: &Identity,
     pods: &Result<Vec<Pod>, String>,
@@ -170,7 +171,7 @@ async fn installation_page(
         pod_lines(operator, pods),
         env!("CARGO_PKG_VERSION"),
         inspection.report(is_verbose),
-        impersonators::paragraph(session.raw(), operator).await
+        impersonators::render_paragraph(session.raw(), operator).await
     )
 }
 

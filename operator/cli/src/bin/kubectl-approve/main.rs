@@ -68,7 +68,7 @@ fn parse_arguments(words: &[OsString]) -> Arguments {
 async fn run(typed: Arguments) -> anyhow::Result<()> {
     refuse_mixtures(&typed);
     if let Some(Command::Completion(options)) = &typed.command {
-        return Ok(terminal::print(&completion::script(options.shell)?)?);
+        return Ok(terminal::print(&completion::render_script(options.shell)?)?);
     }
     let session = Session::open(&typed.connection).await?;
     if let Some((verb, names, yes)) = typed.command.as_ref().and_then(Command::run_verb) {

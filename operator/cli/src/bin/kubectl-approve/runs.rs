@@ -83,7 +83,7 @@ fn resource(name: &str) -> String {
     format!("workflow.signoff.dev/{}", one_line(name, 253))
 }
 
-/// Deletes exactly this run. A newer run with the same name is not deleted.
+/// Deletes exactly this run, and returns the line about it. Refuses to delete a newer run with the name.
 async fn delete(
     session: &Session,
     api: &Api<DynamicObject>,
@@ -136,17 +136,7 @@ async fn apply(
             let run = api.get(name).await.map_err(explain)?;
             return delete(session, api, name, &run).await;
         }
-        RunVerb::Rerun { despite_unknown } => {
-            check_repetition(session, name, despite_unknown, backup).await?;
-            let (old, me) = (api.get(name).await.map_err(explain)?, session.me().await?);
-            let copy = copy(&old, &me).map_err(copy_failure)?;
-            let options = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
-            let created = api.create(&options, &copy).await.map_err(explain)?;
-            let new = created.metadata.name.unwrap_or_default();
-            let watch = session.call.kubectl(Some(&session.namespace), &["approve", "status", &new, "--watch"]);
-            terminal::note(&format!("To watch it: {watch}"));
-            return Ok(format!("workflow.signoff.dev/{} created", one_line(&new, 253)));
-        }
+        RunVerb::Rerun { despite_unknown } => return rerun(session, api, name, despite_unknown, backup).await,
     };
     let run = api.get(name).await.map_err(explain)?;
     if let Some(refused) = change.refusal(&run) {
@@ -158,6 +148,29 @@ async fn apply(
     let options = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
     api.patch(name, &options, &Patch::Merge(change.patch())).await.map_err(explain)?;
     Ok(format!("{resource} {}", change.done()))
+}
+
+/// Creates a run again under a new name, and returns the line about the new run. Prints the command that watches it.
+///
+/// # Errors
+/// As [`check_repetition`], or a request fails.
+async fn rerun(
+    session: &Session,
+    api: &Api<DynamicObject>,
+    name: &str,
+    despite_unknown: bool,
+    backup: Option<&[Workflow]>,
+) -> Result<String, Failure> {
+    check_repetition(session, name, despite_unknown, backup).await?;
+    let explain = |error| session.explain(error);
+    let (old, me) = (api.get(name).await.map_err(explain)?, session.me().await?);
+    let copy = copy(&old, &me).map_err(copy_failure)?;
+    let options = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+    let created = api.create(&options, &copy).await.map_err(explain)?;
+    let new = created.metadata.name.unwrap_or_default();
+    let watch = session.call.kubectl(Some(&session.namespace), &["approve", "status", &new, "--watch"]);
+    terminal::note(&format!("To watch it: {watch}"));
+    Ok(format!("workflow.signoff.dev/{} created", one_line(&new, 253)))
 }
 
 /// Returns the end of a refusal: how the user can continue.

@@ -57,8 +57,8 @@ pub async fn show(session: &Session, Show { name, full, output, .. }: &Show) -> 
     // The conditions of the run, and not of its gates, tell whether decisions are honoured.
     let run = session.run(&seen.approval.spec.request.workflow.name).await;
     let status = seen.approval.status.get_or_insert_default();
-    let own = |condition: &&Condition| [GUARDED, FOREIGN_MUTATION].contains(&condition.type_.as_str());
-    status.conditions.extend(run.conditions.iter().filter(own).cloned());
+    let is_about_decisions = |condition: &&Condition| [GUARDED, FOREIGN_MUTATION].contains(&condition.type_.as_str());
+    status.conditions.extend(run.conditions.iter().filter(is_about_decisions).cloned());
     let now = clock::now();
     let is_uncounted = decisions::is_uncounted(&seen.approval, &me);
     let silence = if is_uncounted { fetch_operator_silence(session).await } else { None };
@@ -68,13 +68,14 @@ pub async fn show(session: &Session, Show { name, full, output, .. }: &Show) -> 
         None => next::next_lines(&seen.approval, &me, &run, now, &session.call),
     };
     let originals = fetch_originals(session, &seen.approval).await;
-    let void = void_votes(session, &seen.approval, &me).await;
+    let void = render_void_votes(session, &seen.approval, &me).await;
     let page = render_page(&seen, &me, now, (whole.as_ref(), &originals), &session.call) + &void + &next;
     Ok(paint(&page, terminal::style()))
 }
 
-/// Returns the lines about votes that are void because the gate asks again.
-async fn void_votes(session: &Session, approval: &Approval, me: &Me) -> String {
+/// Fetches the earlier Approvals of the gate, and renders the lines about votes that are void because the gate asks
+/// again.
+async fn render_void_votes(session: &Session, approval: &Approval, me: &Me) -> String {
     let mut page = Page::default();
     let all = voided::earlier(session.raw(), &session.namespace, approval).await;
     voided::lost(&all, approval, me).into_iter().for_each(|lost| page.fact("NOT COUNTED", &lost));
@@ -82,11 +83,11 @@ async fn void_votes(session: &Session, approval: &Approval, me: &Me) -> String {
     page.text
 }
 
-/// Renders the page with the texts that the request itself holds and the changes of people, in the colours of standard
-/// error.
+/// Renders the page with the texts that the request itself holds, in the colours of standard error. Fetches the changes
+/// of people and the void votes for it.
 pub async fn fetch_page(session: &Session, seen: &Seen, me: &Me) -> String {
     let originals = fetch_originals(session, &seen.approval).await;
-    let void = void_votes(session, &seen.approval, me).await;
+    let void = render_void_votes(session, &seen.approval, me).await;
     paint(&(render_page(seen, me, clock::now(), (None, &originals), &session.call) + &void), terminal::note_style())
 }
 
@@ -116,9 +117,9 @@ pub fn render_page(
     add_facts(&mut page, seen, now);
     add_warnings(&mut page, &status);
     let (mut texts, command) = (Vec::new(), call.show_full(approval));
-    texts.extend(texts::reviewed(request, whole, &command));
-    texts.extend(texts::changes(request, whole, originals));
-    texts.extend(texts::sent(request, whole, &command));
+    texts.extend(texts::reviewed_section(request, whole, &command));
+    texts.extend(texts::changes_section(request, whole, originals));
+    texts.extend(texts::sent_section(request, whole, &command));
     if let Some(action) = &request.action {
         page.gap();
         page.text.push_str(&fact_lines(&action::facts_before(action)));
@@ -132,7 +133,7 @@ pub fn render_page(
     if !is_question {
         page.section("Question", &fence(&request.prompt, LONGEST));
     }
-    for (title, body) in texts.into_iter().chain(texts::context(request, whole, &command)) {
+    for (title, body) in texts.into_iter().chain(texts::context_section(request, whole, &command)) {
         page.section(&title, &body);
     }
     for question in request.form.iter().flat_map(|form| &form.questions) {
@@ -196,8 +197,8 @@ fn add_facts(page: &mut Page, seen: &Seen, now: Moment) {
         let earlier: Vec<_> = request.earlier_requesters.iter().map(|name| one_line(name, 253)).collect();
         page.fact("Repeats", &format!("a run of {}", earlier.join(", ")));
     }
-    let holds = if seen.digest_holds() { "" } else { "  << NOT the digest of this request: do not decide it" };
-    page.fact("Digest", &format!("{}{holds}", request.digest));
+    let warning = if seen.digest_holds() { "" } else { "  << NOT the digest of this request: do not decide it" };
+    page.fact("Digest", &format!("{}{warning}", request.digest));
     page.fact("Phase", status.phase.name());
     page.fact("Verdicts", &names(allowed_verdicts(request, &status)));
     let whom = if action::is_question(request) { "Can answer" } else { "Approvers" };

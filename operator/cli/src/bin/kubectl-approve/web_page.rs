@@ -33,18 +33,19 @@ pub fn inbox_path(named: &[String]) -> Result<String, Failure> {
     match named {
         [] => Ok("/".to_owned()),
         [namespace] if names::is_object(namespace) => Ok(format!("/?namespace={namespace}")),
-        [wrong] => Err(Failure::Usage(format!("{} is not a name", one_line(wrong, 253)))),
+        [name] => Err(Failure::Usage(format!("{} is not a name", one_line(name, 253)))),
         _ => Err(Failure::Usage("--web shows one namespace, or all: write one -n, or none".to_owned())),
     }
 }
 
-/// Opens a page in the browser on a terminal, and returns its address as a line.
+/// Returns the address of a page as a line. On a terminal, also opens the page in the browser, or prints a note that
+/// it cannot be opened.
 ///
 /// # Errors
 /// The address of the inbox is missing or invalid.
 pub fn open(args: &WebArgs, path: &str) -> Result<String, Failure> {
-    let given = args.web.clone().filter(|given| !given.is_empty());
-    let address = page_address(given.or_else(|| std::env::var(VARIABLE).ok()), path)?;
+    let typed = args.web.clone().filter(|typed| !typed.is_empty());
+    let address = page_address(typed.or_else(|| std::env::var(VARIABLE).ok()), path)?;
     if terminal::is_stdout_terminal()
         && let Err(why) = launch(&find_browser(), &address)
     {
@@ -53,6 +54,10 @@ pub fn open(args: &WebArgs, path: &str) -> Result<String, Failure> {
     Ok(address + "\n")
 }
 
+/// Returns the address of a page below the address of the inbox.
+///
+/// # Errors
+/// The address of the inbox is missing or invalid, or it has a user or a password.
 fn page_address(inbox: Option<String>, path: &str) -> Result<String, Failure> {
     let inbox = inbox.filter(|inbox| !inbox.is_empty()).ok_or_else(|| {
         Failure::Usage(format!("the address of the inbox is not known: write --web=URL, or set {VARIABLE}"))
@@ -87,12 +92,12 @@ fn launch(words: &str, address: &str) -> Result<(), String> {
 
 /// Returns the program that opens addresses, with its arguments. Empty if there is no screen.
 fn find_browser() -> String {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let usual = || match cfg!(target_os = "macos") {
         true => Some("open".to_owned()),
-        false => set("DISPLAY").or_else(|| set("WAYLAND_DISPLAY")).map(|_| "xdg-open".to_owned()),
+        false => variable("DISPLAY").or_else(|| variable("WAYLAND_DISPLAY")).map(|_| "xdg-open".to_owned()),
     };
-    set("BROWSER").or_else(usual).unwrap_or_default()
+    variable("BROWSER").or_else(usual).unwrap_or_default()
 }
 
 #[cfg(test)]

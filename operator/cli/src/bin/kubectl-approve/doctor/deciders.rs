@@ -23,9 +23,9 @@ const MOST: usize = 8;
 /// The answer to whether an approver holds the verb `approve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// This binding grants it.
+    /// This binding grants the verb.
     Granted(String),
-    /// The API server allows it, by a binding that the caller cannot read or by another authorizer.
+    /// The API server allows the verb, by a binding that the caller cannot read or by another authorizer.
     Allowed,
     /// No binding names the group, but this number of users is bound, who might be its members.
     Users(usize),
@@ -33,7 +33,7 @@ pub enum Right {
     Perhaps(Vec<String>),
     /// No binding names the group, but these other groups are bound, in which its members might be too.
     Groups(Vec<String>),
-    /// No binding grants it. Holds the bound subject that was perhaps meant.
+    /// No binding grants the verb to the approver. Holds the bound subject that was perhaps meant.
     Missing(Option<String>),
     /// The caller can neither read bindings nor ask the API server.
     Unknown(String),
@@ -52,16 +52,17 @@ impl<'s> Deciders<'s> {
     /// Finds the bindings that grant `approve` on this Approval.
     pub fn new(session: &'s Session, rbac: &Result<Rbac, String>, approval: &str) -> Self {
         let grants = match rbac {
-            Ok(rbac) => Ok(holders(rbac, approval)),
+            Ok(rbac) => Ok(find_holders(rbac, approval)),
             Err(why) => Err(why.clone()),
         };
         Self { session, grants, can_review: true }
     }
 
-    /// Returns whether this approver holds `approve`.
+    /// Returns whether this approver holds `approve`: by the bindings, or else by the API server's answer. After a review
+    /// without an answer, no further review is sent.
     pub async fn find_right(&mut self, approver: &Subject) -> Right {
         let by_bindings = match &self.grants {
-            Ok(grants) => right_by_bindings(grants, approver),
+            Ok(grants) => find_right_by_bindings(grants, approver),
             Err(why) => Right::Unknown(why.clone()),
         };
         if matches!(by_bindings, Right::Granted(_)) || !self.can_review {
@@ -101,15 +102,15 @@ impl<'s> Deciders<'s> {
 
     /// Returns the API server's answer about an approver, or `None` if the caller gets no answer.
     async fn review(&self, approver: &Subject) -> Option<bool> {
-        let everyone = "system:authenticated".to_owned();
+        let authenticated = "system:authenticated".to_owned();
         let (user, groups) = match (approver.kind, &approver.namespace) {
-            (SubjectKind::User, _) => (Some(approver.name.clone()), vec![everyone]),
-            (SubjectKind::Group, _) => (None, vec![approver.name.clone(), everyone]),
+            (SubjectKind::User, _) => (Some(approver.name.clone()), vec![authenticated]),
+            (SubjectKind::Group, _) => (None, vec![approver.name.clone(), authenticated]),
             (SubjectKind::ServiceAccount, namespace) => {
                 let namespace = namespace.as_deref().unwrap_or_default();
-                let all = "system:serviceaccounts";
+                let accounts = "system:serviceaccounts";
                 let user = format!("system:serviceaccount:{namespace}:{}", approver.name);
-                (Some(user), vec![all.to_owned(), format!("{all}:{namespace}"), everyone])
+                (Some(user), vec![accounts.to_owned(), format!("{accounts}:{namespace}"), authenticated])
             }
         };
         let attributes = ResourceAttributes {
@@ -130,16 +131,18 @@ impl<'s> Deciders<'s> {
     }
 }
 
-fn holders(rbac: &Rbac, approval: &str) -> Vec<Grant> {
+fn find_holders(rbac: &Rbac, approval: &str) -> Vec<Grant> {
     rbac.grants(|rule| allows(rule, &["approve"], &[GROUP], &["approvals"], approval))
 }
 
-/// Returns the grants without those of cluster administrators.
+/// Returns the grants to others than the cluster administrators.
 fn without_administrators(grants: &[Grant]) -> impl Iterator<Item = &Grant> {
     grants.iter().filter(|grant| !(grant.subject.kind == "Group" && grant.subject.name == MASTERS))
 }
 
-fn right_by_bindings(grants: &[Grant], approver: &Subject) -> Right {
+/// Returns the right that bindings give an approver. Without one, names the bound subjects that could be meant, or that
+/// could have the approver as a member.
+fn find_right_by_bindings(grants: &[Grant], approver: &Subject) -> Right {
     if let Some(grant) = grants.iter().find(|grant| covers(&grant.subject, approver)) {
         return Right::Granted(format!("{} ({})", grant.binding, grant.role));
     }
@@ -167,15 +170,15 @@ fn right_by_bindings(grants: &[Grant], approver: &Subject) -> Right {
         return Right::Users(users.len());
     }
     // Groups of the system, such as those of service accounts, have no people as members.
-    let of_people = |name: &&str| !name.starts_with("system:");
-    let groups: Vec<_> = groups.iter().map(|grant| grant.subject.name.as_str()).filter(of_people).collect();
+    let has_people = |name: &&str| !name.starts_with("system:");
+    let groups: Vec<_> = groups.iter().map(|grant| grant.subject.name.as_str()).filter(has_people).collect();
     if approver.kind == SubjectKind::Group && near.is_none() && !groups.is_empty() {
         return Right::Groups(names_of(groups.into_iter()));
     }
     Right::Missing(near)
 }
 
-/// Returns some of the names, sorted, for a terminal.
+/// Returns at most [`MOST`] of the names, sorted and without duplicates, for a terminal.
 fn names_of<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let mut names: Vec<_> = names.map(|name| one_line(name, 253)).collect();
     names.sort();
@@ -249,20 +252,20 @@ mod tests {
             ]
             .concat(),
         };
-        holders(&rbac, "refund")
+        find_holders(&rbac, "refund")
     }
 
     #[test]
     fn a_misspelt_group_is_missing_and_the_bound_one_is_suggested() {
         let grants = grants(json!([{"kind": "Group", "name": "finance"}]));
         let granted = Right::Granted("RoleBinding approvers of demo (ClusterRole signoff-approver)".into());
-        assert_eq!(right_by_bindings(&grants, &Subject::group("finance")), granted);
+        assert_eq!(find_right_by_bindings(&grants, &Subject::group("finance")), granted);
         assert_eq!(
-            right_by_bindings(&grants, &Subject::group("finanec")),
+            find_right_by_bindings(&grants, &Subject::group("finanec")),
             Right::Missing(Some("Group finance".into()))
         );
-        assert_eq!(right_by_bindings(&grants, &Subject::group("sre")), Right::Groups(vec!["finance".into()]));
-        assert_eq!(right_by_bindings(&grants, &Subject::user("finance")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(find_right_by_bindings(&grants, &Subject::group("sre")), Right::Groups(vec!["finance".into()]));
+        assert_eq!(find_right_by_bindings(&grants, &Subject::user("finance")), Right::Missing(Some("Group finance".into())));
     }
 
     #[test]
@@ -270,20 +273,20 @@ mod tests {
         let users = grants(
             json!([{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"}, {"kind": "User", "name": "alice"}]),
         );
-        assert_eq!(right_by_bindings(&users, &Subject::group("leads")), Right::Users(2));
+        assert_eq!(find_right_by_bindings(&users, &Subject::group("leads")), Right::Users(2));
         // A name that is similar to that of a bound group still counts as a mistake.
         let mixed = grants(json!([{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "finance"}]));
-        assert_eq!(right_by_bindings(&mixed, &Subject::group("leads")), Right::Users(1));
-        assert_eq!(right_by_bindings(&mixed, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(find_right_by_bindings(&mixed, &Subject::group("leads")), Right::Users(1));
+        assert_eq!(find_right_by_bindings(&mixed, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
     }
 
     #[test]
     fn a_group_that_no_binding_names_may_consist_of_members_of_bound_groups() {
         let groups = grants(json!([{"kind": "Group", "name": "sre"}, {"kind": "Group", "name": "finance"}]));
         let both = Right::Groups(vec!["finance".into(), "sre".into()]);
-        assert_eq!(right_by_bindings(&groups, &Subject::group("leads")), both);
+        assert_eq!(find_right_by_bindings(&groups, &Subject::group("leads")), both);
         assert_eq!(
-            right_by_bindings(&groups, &Subject::group("finanec")),
+            find_right_by_bindings(&groups, &Subject::group("finanec")),
             Right::Missing(Some("Group finance".into()))
         );
         for nobody in [
@@ -292,7 +295,7 @@ mod tests {
             json!([{"kind": "ServiceAccount", "name": "bot", "namespace": "ci"}]),
         ] {
             assert_eq!(
-                right_by_bindings(&grants(nobody.clone()), &Subject::group("leads")),
+                find_right_by_bindings(&grants(nobody.clone()), &Subject::group("leads")),
                 Right::Missing(None),
                 "{nobody}"
             );
@@ -302,10 +305,10 @@ mod tests {
     #[test]
     fn a_user_without_a_binding_may_be_a_member_of_a_bound_group() {
         let by_group = grants(json!([{"kind": "Group", "name": "finance"}]));
-        assert_eq!(right_by_bindings(&by_group, &Subject::user("alice")), Right::Perhaps(vec!["finance".into()]));
+        assert_eq!(find_right_by_bindings(&by_group, &Subject::user("alice")), Right::Perhaps(vec!["finance".into()]));
         let by_name = grants(json!([{"kind": "User", "name": "bob"}]));
-        assert_eq!(right_by_bindings(&by_name, &Subject::user("alice")), Right::Missing(None));
-        assert!(matches!(right_by_bindings(&by_name, &Subject::user("bob")), Right::Granted(_)));
+        assert_eq!(find_right_by_bindings(&by_name, &Subject::user("alice")), Right::Missing(None));
+        assert!(matches!(find_right_by_bindings(&by_name, &Subject::user("bob")), Right::Granted(_)));
     }
 
     #[test]

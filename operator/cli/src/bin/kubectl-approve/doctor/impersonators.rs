@@ -10,15 +10,15 @@ use signoff_admission::policies::Identity;
 use super::rbac::{Grant, Rbac, allows, format_subject};
 use crate::output::wrap::wrap;
 
-/// Returns the paragraph of `doctor` about impersonation: every subject with its binding, or what cannot be listed.
-pub async fn paragraph(client: &Client, operator: &Identity) -> String {
+/// Reads RBAC, and renders the paragraph about impersonation: every subject with its binding, or what cannot be listed.
+pub async fn render_paragraph(client: &Client, operator: &Identity) -> String {
     match Rbac::read(client, &operator.namespace).await {
         Err(why) => format!(
             "Who could impersonate the operator is unknown: {why}. Run this as a user who may list roles and role bindings, in \
              the cluster and in the namespace {}.\n",
             operator.namespace
         ),
-        Ok(rbac) => match impersonators(&rbac, operator).as_slice() {
+        Ok(rbac) => match list_impersonators(&rbac, operator).as_slice() {
             [] => "No binding lets anyone impersonate the operator.\n".to_owned(),
             some => {
                 let head = "These subjects can impersonate the operator. The admission policies refuse what they write then, but \
@@ -29,8 +29,8 @@ pub async fn paragraph(client: &Client, operator: &Identity) -> String {
     }
 }
 
-/// Returns a line for each subject, with the binding and the role that let it impersonate the operator, sorted.
-fn impersonators(rbac: &Rbac, operator: &Identity) -> Vec<String> {
+/// Returns a line for each subject that can impersonate the operator, with its binding and role, sorted.
+fn list_impersonators(rbac: &Rbac, operator: &Identity) -> Vec<String> {
     let grants = rbac.grants(|rule| lets_impersonate(rule, &operator.service_account));
     let line = |grant: Grant| format!("{}, by {} ({})", format_subject(&grant.subject), grant.binding, grant.role);
     let mut lines: Vec<_> = grants.into_iter().map(line).collect();
@@ -106,11 +106,11 @@ mod tests {
             ]
             .concat(),
         };
-        let lines = impersonators(&rbac, &Identity::default());
+        let lines = list_impersonators(&rbac, &Identity::default());
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert_eq!(lines[0], "Group ops[2J, by ClusterRoleBinding all[2J (ClusterRole edit)");
         assert_eq!(lines[1], "ServiceAccount tools/ci, by RoleBinding devs of signoff-system (ClusterRole edit)");
         assert_eq!(lines[2], "User nina, by RoleBinding devs of signoff-system (ClusterRole edit)");
-        assert!(impersonators(&Rbac::default(), &Identity::default()).is_empty());
+        assert!(list_impersonators(&Rbac::default(), &Identity::default()).is_empty());
     }
 }

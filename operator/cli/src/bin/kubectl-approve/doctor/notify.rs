@@ -21,7 +21,7 @@ const LINE: usize = 1000;
 /// The most lines of the report.
 const MOST_LINES: usize = 40;
 
-/// Runs the test in a Pod of the operator, and returns its report.
+/// Runs the test in a Pod of the operator, and returns the report of the test.
 pub async fn report(
     session: &Session,
     options: &Doctor,

@@ -45,7 +45,7 @@ pub async fn report(session: &Session, inspection: Result<Inspection, Failure>) 
     if !upgrade.changes.is_empty() {
         match session.list(true, &still_open()).await {
             Ok((open, unreadable)) => {
-                upgrade.voted = open.into_iter().filter_map(with_votes).collect();
+                upgrade.voted = open.into_iter().filter_map(keep_valid_votes).collect();
                 upgrade.unreadable = unreadable;
             }
             Err(failure) => upgrade.unknown.push(failure),
@@ -55,7 +55,7 @@ pub async fn report(session: &Session, inspection: Result<Inspection, Failure>) 
         Ok(held) => upgrade.held = held,
         Err(failure) => upgrade.unknown.push(failure),
     }
-    DoctorReport::new(upgrade.page(), upgrade.problem())
+    DoctorReport::new(upgrade.render(), upgrade.find_problem())
 }
 
 /// Returns the objects of the admission policies that the upgrade changes, by kind and name.
@@ -65,7 +65,7 @@ fn changed_objects(inspection: &Inspection) -> Vec<String> {
 }
 
 /// Returns the Approval without its invalid decisions, which count as no votes. `None` if it has no other decision.
-fn with_votes(mut seen: Seen) -> Option<Seen> {
+fn keep_valid_votes(mut seen: Seen) -> Option<Seen> {
     let status = seen.approval.status.clone().unwrap_or_default();
     let is_invalid =
         |key: &String, attempt: i32| status.invalid.get(key).is_some_and(|invalid| invalid.attempt == attempt);
@@ -80,7 +80,7 @@ async fn list_held_runs(session: &Session) -> Result<Vec<String>, Failure> {
     let mut held = Vec::new();
     loop {
         let found = api.list(&page).await.map_err(|error| session.explain(error))?;
-        held.extend(found.items.iter().filter_map(held_run));
+        held.extend(found.items.iter().filter_map(describe_held_run));
         match found.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
             None => return Ok(held),
@@ -89,7 +89,7 @@ async fn list_held_runs(session: &Session) -> Result<Vec<String>, Failure> {
 }
 
 /// Returns the line about a run that this version would hold, or `None`.
-fn held_run(run: &DynamicObject) -> Option<String> {
+fn describe_held_run(run: &DynamicObject) -> Option<String> {
     let status = serde_json::from_value::<WorkflowStatus>(run.data.get("status")?.clone());
     let why = match status {
         Ok(status) => format!("accepted under the rules {}", status.other_rules()?),
@@ -99,7 +99,7 @@ fn held_run(run: &DynamicObject) -> Option<String> {
     Some(one_line(&format!("{namespace}/{}: {why}", name.unwrap_or_default()), 600))
 }
 
-fn count(count: usize, what: &str) -> String {
+fn format_count(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -113,30 +113,30 @@ fn render_items(items: &[String]) -> String {
 }
 
 impl Upgrade {
-    fn votes(&self) -> usize {
+    fn count_votes(&self) -> usize {
         self.voted.iter().map(|seen| seen.approval.spec.decisions.len()).sum()
     }
 
     /// Returns the failure of the command, or `None` if everything could be read, and the upgrade voids no vote and
     /// holds no run.
-    fn problem(&self) -> Option<Failure> {
+    fn find_problem(&self) -> Option<Failure> {
         let mut effects = Vec::new();
         if !self.voted.is_empty() {
             effects.push(format!(
                 "void {} of {}",
-                count(self.votes(), "vote"),
-                count(self.voted.len(), "open Approval")
+                format_count(self.count_votes(), "vote"),
+                format_count(self.voted.len(), "open Approval")
             ));
         }
         if !self.held.is_empty() {
-            effects.push(format!("hold {}", count(self.held.len(), "run")));
+            effects.push(format!("hold {}", format_count(self.held.len(), "run")));
         }
         let mut problems = Vec::new();
         if !effects.is_empty() {
             problems.push(format!("an upgrade would {}", effects.join(" and ")));
         }
         if !self.unreadable.is_empty() {
-            problems.push(format!("{} cannot be read", count(self.unreadable.len(), "open Approval")));
+            problems.push(format!("{} cannot be read", format_count(self.unreadable.len(), "open Approval")));
         }
         problems.extend(self.unknown.iter().map(|failure| match failure {
             Failure::Refused(why) | Failure::Other(why) => why.clone(),
@@ -145,12 +145,12 @@ impl Upgrade {
         (!problems.is_empty()).then(|| Failure::Other(problems.join("; ")))
     }
 
-    fn page(&self) -> String {
-        self.votes_page() + &self.runs_page()
+    fn render(&self) -> String {
+        self.render_votes() + &self.render_runs()
     }
 
     /// Renders the part about votes.
-    fn votes_page(&self) -> String {
+    fn render_votes(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         if self.changes.is_empty() {
             let text = format!(
@@ -164,7 +164,7 @@ impl Upgrade {
             0,
             &format!(
                 "An upgrade to the rules of kubectl-approve {version} changes {}: {}{more}.",
-                count(self.changes.len(), "object"),
+                format_count(self.changes.len(), "object"),
                 shown.join(", ")
             ),
         );
@@ -174,8 +174,8 @@ impl Upgrade {
         if !self.voted.is_empty() {
             let consequence = format!(
                 "It voids {} of {}. Their gates ask again, with the time that is left, and name the earlier voters:",
-                count(self.votes(), "vote"),
-                count(self.voted.len(), "open Approval")
+                format_count(self.count_votes(), "vote"),
+                format_count(self.voted.len(), "open Approval")
             );
             page.push_str(&wrap(0, &consequence));
             let line = |seen: &Seen| {
@@ -190,7 +190,7 @@ impl Upgrade {
         if !self.unreadable.is_empty() {
             let text = format!(
                 "{} cannot be read, so whether they have votes is unknown:",
-                count(self.unreadable.len(), "open Approval")
+                format_count(self.unreadable.len(), "open Approval")
             );
             page.push_str(&wrap(0, &text));
             page.push_str(&render_items(&self.unreadable));
@@ -199,12 +199,12 @@ impl Upgrade {
     }
 
     /// Renders the part about runs, and a note if lists failed.
-    fn runs_page(&self) -> String {
+    fn render_runs(&self) -> String {
         let mut page = String::new();
         if !self.held.is_empty() {
             let text = format!(
                 "It holds {} (OldRules): Workflows mean something else under the rules {RULES} of this version. Upgrade when they have ended, or cancel them and start them again:",
-                count(self.held.len(), "open run")
+                format_count(self.held.len(), "open run")
             );
             page.push_str(&wrap(0, &text));
             page.push_str(&render_items(&self.held));
@@ -240,7 +240,7 @@ mod tests {
 
     /// Returns the page with single spaces instead of line ends and indents.
     fn words(upgrade: &Upgrade) -> String {
-        upgrade.page().split_whitespace().collect::<Vec<_>>().join(" ")
+        upgrade.render().split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -263,15 +263,15 @@ mod tests {
         ] {
             assert!(text.contains(words), "{text}");
         }
-        assert!(matches!(upgrade.problem(), Some(Failure::Other(why)) if why.contains("would void 3 votes")));
+        assert!(matches!(upgrade.find_problem(), Some(Failure::Other(why)) if why.contains("would void 3 votes")));
     }
 
     #[test]
     fn an_upgrade_without_changes_or_without_votes_voids_none() {
         assert!(words(&Upgrade::default()).contains("voids no vote"));
         let upgrade = Upgrade { changes: changed(), ..Upgrade::default() };
-        assert!(upgrade.page().contains("No open Approval has a vote, so it voids none.\n"));
-        assert!(upgrade.problem().is_none());
+        assert!(upgrade.render().contains("No open Approval has a vote, so it voids none.\n"));
+        assert!(upgrade.find_problem().is_none());
     }
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
             (unreadable, "1 open Approval cannot be read", "whether they have votes is unknown: approval x"),
             (unlisted, "you cannot list approvals", "Not everything could be listed"),
         ] {
-            assert!(matches!(upgrade.problem(), Some(Failure::Other(why)) if why == problem), "{problem}");
+            assert!(matches!(upgrade.find_problem(), Some(Failure::Other(why)) if why == problem), "{problem}");
             let text = words(&upgrade);
             assert!(text.contains(sentence) && !text.contains("No open Approval has a vote"), "{text}");
         }
@@ -294,10 +294,10 @@ mod tests {
         let mut seen = voted("finance", &["alice", "bob"]);
         let invalid = serde_json::json!({"alice": {"attempt": 1, "why": "no such field"}});
         seen.approval.status.get_or_insert_default().invalid = serde_json::from_value(invalid).unwrap();
-        let left = with_votes(seen.clone()).unwrap();
+        let left = keep_valid_votes(seen.clone()).unwrap();
         assert_eq!(left.approval.spec.decisions.keys().collect::<Vec<_>>(), ["bob"]);
         seen.approval.spec.decisions.remove("bob");
-        assert!(with_votes(seen).is_none());
+        assert!(keep_valid_votes(seen).is_none());
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
         let run = |status: serde_json::Value| {
             let object = serde_json::json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
                 "metadata": {"name": "refund", "namespace": "finance"}, "status": status});
-            held_run(&serde_json::from_value(object).unwrap())
+            describe_held_run(&serde_json::from_value(object).unwrap())
         };
         let digest = format!("sha256:{}", "0".repeat(64));
         let old = run(serde_json::json!({"specDigest": digest})).unwrap();
@@ -315,6 +315,6 @@ mod tests {
         let upgrade = Upgrade { held: vec![old], ..Upgrade::default() };
         let text = words(&upgrade);
         assert!(text.contains("It holds 1 open run (OldRules)") && text.contains("finance/refund: accepted"), "{text}");
-        assert!(matches!(upgrade.problem(), Some(Failure::Other(why)) if why == "an upgrade would hold 1 run"));
+        assert!(matches!(upgrade.find_problem(), Some(Failure::Other(why)) if why == "an upgrade would hold 1 run"));
     }
 }

@@ -80,32 +80,34 @@ pub async fn report(
         return Ok(report);
     }
     for run in runs.iter().take(MOST) {
-        report.page.push_str(&run_lines(run, operator));
+        report.page.push_str(&render_run(run, operator));
     }
     let rbac = if gates.is_empty() { Err(String::new()) } else { Rbac::read(session.raw(), &session.namespace).await };
     for seen in gates.iter().take(MOST) {
         let gate = Gate::read(session, &rbac, &seen.approval).await;
-        report.page.push_str(&gate.lines(clock::now()));
-        report.problems.extend(gate.problem());
+        report.page.push_str(&gate.render(clock::now()));
+        report.problems.extend(gate.find_problem());
     }
     let more = (runs.len().saturating_sub(MOST), gates.len().saturating_sub(MOST));
     if more != (0, 0) {
-        report.page.push_str(&rest_line(more.0, more.1));
+        report.page.push_str(&render_rest(more.0, more.1));
     }
     Ok(report)
 }
 
 /// Returns the line about the runs and gates that the page leaves out.
-fn rest_line(runs: usize, gates: usize) -> String {
+fn render_rest(runs: usize, gates: usize) -> String {
     let count = |count: usize, what: &str| {
         (count > 0).then(|| format!("{count} more {what}{}", if count == 1 { "" } else { "s" }))
     };
-    let all: Vec<_> = [count(runs, "run"), count(gates, "gate")].into_iter().flatten().collect();
-    format!("and {}; name one of them\n", all.join(" and "))
+    let counts: Vec<_> = [count(runs, "run"), count(gates, "gate")].into_iter().flatten().collect();
+    format!("and {}; name one of them\n", counts.join(" and "))
 }
 
+/// Fetches the named Workflow with its open gates, or the named Approval. A name without a kind is an Approval's, or
+/// else a Workflow's.
 async fn find(session: &Session, named: &Named) -> Result<(Vec<Run>, Vec<Seen>), Failure> {
-    let missing = match named {
+    let no_approval = match named {
         Named::Workflow(_) => None,
         Named::Approval(name) | Named::Either(name) => match session.approval(name).await {
             Ok(seen) => return Ok((Vec::new(), vec![seen])),
@@ -114,11 +116,11 @@ async fn find(session: &Session, named: &Named) -> Result<(Vec<Run>, Vec<Seen>),
         },
     };
     let (Named::Workflow(name) | Named::Either(name)) = named else {
-        return Err(Failure::NotFound(missing.unwrap_or_default()));
+        return Err(Failure::NotFound(no_approval.unwrap_or_default()));
     };
     let found = match workflows(session).get(name).await.map_err(|error| session.explain(error)) {
         Ok(found) => found,
-        Err(Failure::NotFound(_)) if missing.is_some() => {
+        Err(Failure::NotFound(_)) if no_approval.is_some() => {
             return Err(Failure::NotFound(format!(
                 "{}: no Workflow and no Approval of the namespace {} has this name; kubectl get workflows,approvals -n {1}",
                 one_line(name, 253),
@@ -145,14 +147,16 @@ async fn suggest_name(session: &Session, name: &str) -> String {
     }
 }
 
+/// Fetches the runs of the namespace that have not ended, and the open gates, soonest deadline first. Leaves out runs
+/// that only wait for gates.
 async fn find_all(session: &Session) -> Result<(Vec<Run>, Vec<Seen>), Failure> {
     let (mut open, _) = session.list(false, &still_open()).await?;
     open.sort_by_cached_key(|seen| (seen.approval.deadline(), seen.approval.metadata.name.clone()));
     let found = workflows(session).list(&ListParams::default().limit(500).fields(NOT_ENDED)).await;
     let found = found.map_err(|error| session.explain(error))?;
     // A run that waits for people is described by its gates.
-    let waits = |run: &Run| run.now.phase == Some(WorkflowPhase::Waiting) && blockers(&run.now).is_empty();
-    Ok((found.items.into_iter().map(run).filter(|run| !waits(run)).collect(), open))
+    let only_waits = |run: &Run| run.now.phase == Some(WorkflowPhase::Waiting) && blockers(&run.now).is_empty();
+    Ok((found.items.into_iter().map(run).filter(|run| !only_waits(run)).collect(), open))
 }
 
 fn workflows(session: &Session) -> Api<DynamicObject> {
@@ -173,7 +177,7 @@ fn blockers(now: &RunNow) -> Vec<&Condition> {
     now.conditions.iter().filter(is_blocker).collect()
 }
 
-fn run_lines(run: &Run, operator: &OperatorState) -> String {
+fn render_run(run: &Run, operator: &OperatorState) -> String {
     let phase = run.now.phase.unwrap_or_default();
     let mut page = format!("Workflow {}: {}\n", one_line(&run.name, 63), phase.name());
     let blockers = blockers(&run.now);
@@ -236,7 +240,7 @@ impl<'a> Gate<'a> {
         !self.approval.status.as_ref().is_some_and(|status| status.phase.is_end())
     }
 
-    fn lines(&self, now: Moment) -> String {
+    fn render(&self, now: Moment) -> String {
         let request = &self.approval.spec.request;
         let status = self.approval.status.clone().unwrap_or_default();
         let mut page = wrap(
@@ -254,8 +258,8 @@ impl<'a> Gate<'a> {
             return page;
         }
         let progress = progress(self.approval);
-        let all = request.quorums.iter().zip(&self.quorums).zip(&self.missing).zip(progress);
-        for (((quorum, rights), missing), progress) in all {
+        let quorums = request.quorums.iter().zip(&self.quorums).zip(&self.missing).zip(progress);
+        for (((quorum, rights), missing), progress) in quorums {
             let so_far = status.tally.map(|_| format!(" ({} of {} so far)", progress.have, progress.needed));
             let so_far = so_far.unwrap_or_default();
             let source = one_line(&quorum.source, 253);
@@ -281,7 +285,7 @@ impl<'a> Gate<'a> {
         if let Some(bound) = &self.bound {
             page.push_str(&wrap(2, &format!("Bound to approve in this namespace: {bound}")));
         }
-        page.push_str(&self.remedy());
+        page.push_str(&self.render_remedy());
         let deadline = self.approval.deadline();
         let after = consequence(request, &status);
         let when = format!("Deadline: {} ({}); after that {after}", deadline.ceil_to_second(), distance(deadline, now));
@@ -291,19 +295,20 @@ impl<'a> Gate<'a> {
     /// Returns the approvers of a quorum in which certainly no approver can decide, or `None`.
     fn blocked_quorum(&self) -> Option<&[(&'a Subject, Right)]> {
         let is_missing = |(_, right): &(&Subject, Right)| matches!(right, Right::Missing(_));
-        let blocked = |rights: &&Vec<(&Subject, Right)>| !rights.is_empty() && rights.iter().all(is_missing);
-        self.quorums.iter().find(blocked).map(Vec::as_slice).filter(|_| self.is_open())
+        let is_blocked = |rights: &&Vec<(&Subject, Right)>| !rights.is_empty() && rights.iter().all(is_missing);
+        self.quorums.iter().find(is_blocked).map(Vec::as_slice).filter(|_| self.is_open())
     }
 
-    fn problem(&self) -> Option<String> {
-        let of_all = self
+    /// Returns why votes cannot decide the gate, or `None` if that is not certain.
+    fn find_problem(&self) -> Option<String> {
+        let without_approver = self
             .blocked_quorum()
             .map(|_| format!("no binding grants the verb approve to an approver of {}", self.name()));
-        of_all.or_else(|| self.unmet_group()).or_else(|| self.too_few_users()).filter(|_| self.is_open())
+        without_approver.or_else(|| self.find_unmet_group()).or_else(|| self.find_user_shortage()).filter(|_| self.is_open())
     }
 
     /// Returns the problem that a group of `requiredFrom` has no right to decide, or `None`.
-    fn unmet_group(&self) -> Option<String> {
+    fn find_unmet_group(&self) -> Option<String> {
         let quorums = self.approval.spec.request.quorums.iter().zip(&self.missing);
         let mut missing = quorums.flat_map(|(quorum, missing)| missing.iter().map(move |group| (quorum, group)));
         let (quorum, (group, left, _)) = missing.find(|(_, (_, _, right))| matches!(right, Right::Missing(_)))?;
@@ -317,7 +322,7 @@ impl<'a> Gate<'a> {
     }
 
     /// Returns the problem that a quorum of users needs more votes than it has users who can decide, or `None`.
-    fn too_few_users(&self) -> Option<String> {
+    fn find_user_shortage(&self) -> Option<String> {
         let voted = |user: &String| {
             self.approval.status.as_ref().is_some_and(|status| status.votes.iter().any(|vote| vote.user == *user))
         };
@@ -338,7 +343,7 @@ impl<'a> Gate<'a> {
     }
 
     /// Returns the lines with the command that binds the first approver without the right.
-    fn remedy(&self) -> String {
+    fn render_remedy(&self) -> String {
         let Some((approver, _)) = self.blocked_quorum().and_then(<[_]>::first) else { return String::new() };
         let namespace = self.approval.metadata.namespace.as_deref().unwrap_or_default();
         let (flag, name) = match (approver.kind, &approver.namespace) {
@@ -402,9 +407,9 @@ mod tests {
         approval.spec.request.quorums[0].approvers = vec![Subject::group("finanec")];
         let gate = gate(&approval, |_| Right::Missing(Some("Group finance".into())));
         let name = approval.metadata.name.clone().unwrap();
-        assert_eq!(gate.problem().unwrap(), format!("no binding grants the verb approve to an approver of {name}"));
+        assert_eq!(gate.find_problem().unwrap(), format!("no binding grants the verb approve to an approver of {name}"));
         assert_eq!(
-            gate.lines(sample::now()),
+            gate.render(sample::now()),
             format!(
                 "Approval {name}: Pending (Workflow refund-4711, gate\n  review)\n\
                  \x20 Waits for 1 person, by gate review. Who could decide:\n\
@@ -435,11 +440,11 @@ mod tests {
             let right_of =
                 |approver: &Subject| if approver.name == "finance" { Right::Missing(None) } else { right.clone() };
             let gate = gate(&approval, right_of);
-            assert_eq!(gate.problem(), None, "{right:?}");
-            assert!(!gate.lines(sample::now()).contains("create rolebinding"), "{right:?}");
+            assert_eq!(gate.find_problem(), None, "{right:?}");
+            assert!(!gate.render(sample::now()).contains("create rolebinding"), "{right:?}");
         }
         let nobody = gate(&approval, |_| Right::Missing(None));
-        assert!(nobody.problem().is_some());
+        assert!(nobody.find_problem().is_some());
     }
 
     #[test]
@@ -450,17 +455,17 @@ mod tests {
         gate.missing = vec![vec![("leads".to_owned(), 1, Right::Missing(None))]];
         let name = approval.metadata.name.clone().unwrap();
         assert_eq!(
-            gate.problem().unwrap(),
+            gate.find_problem().unwrap(),
             format!("{name} takes 1 of group leads, and no binding grants the verb approve to that group")
         );
-        let page = gate.lines(sample::now()).split_whitespace().collect::<Vec<_>>().join(" ");
+        let page = gate.render(sample::now()).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.contains("Missing: 1 of group leads: NO binding of the verb approve covers it"), "{page}");
         gate.missing = vec![vec![("leads".to_owned(), 1, Right::Users(5))]];
-        assert_eq!(gate.problem(), None);
-        assert!(gate.lines(sample::now()).contains("unknown: 5 users are bound, who may be members"));
+        assert_eq!(gate.find_problem(), None);
+        assert!(gate.render(sample::now()).contains("unknown: 5 users are bound, who may be members"));
         gate.missing = vec![vec![("leads".to_owned(), 1, Right::Groups(vec!["finance".into()]))]];
-        assert_eq!(gate.problem(), None);
-        let page = gate.lines(sample::now()).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(gate.find_problem(), None);
+        let page = gate.render(sample::now()).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.contains("this group; its members may be in a bound group (finance)"), "{page}");
     }
 
@@ -470,9 +475,9 @@ mod tests {
         approval.spec.request.quorums[0].required_from = vec![RequiredFrom { group: "leads".into(), min: 3 }];
         let mut gate = gate(&approval, |_| Right::Allowed);
         gate.missing = vec![vec![("leads".to_owned(), 2, Right::Missing(None))]];
-        let page = gate.lines(sample::now()).split_whitespace().collect::<Vec<_>>().join(" ");
+        let page = gate.render(sample::now()).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.contains("Missing: 2 of group leads: NO binding"), "{page}");
-        assert!(gate.problem().unwrap().contains("takes 3 of group leads, and no binding"));
+        assert!(gate.find_problem().unwrap().contains("takes 3 of group leads, and no binding"));
     }
 
     #[test]
@@ -483,11 +488,11 @@ mod tests {
         approval.spec.request.quorums[0].threshold = 2;
         let only_alice =
             |approver: &Subject| if approver.name.starts_with("alice") { Right::Allowed } else { Right::Missing(None) };
-        let problem = gate(&approval, only_alice).problem().unwrap();
+        let problem = gate(&approval, only_alice).find_problem().unwrap();
         assert!(problem.contains("takes 2 people by gate review") && problem.ends_with("cover 1 of its approvers"));
-        assert_eq!(gate(&approval, |_| Right::Allowed).problem(), None);
+        assert_eq!(gate(&approval, |_| Right::Allowed).find_problem(), None);
         approval.spec.request.quorums[0].threshold = 1;
-        assert_eq!(gate(&approval, only_alice).problem(), None);
+        assert_eq!(gate(&approval, only_alice).find_problem(), None);
     }
 
     #[test]
@@ -498,14 +503,14 @@ mod tests {
         let run =
             |status: serde_json::Value| Run { name: "report".into(), now: serde_json::from_value(status).unwrap() };
         let pending = run(json!({}));
-        assert_eq!(run_lines(&pending, &alive), "Workflow report: Pending\n  the operator has not reconciled it yet\n");
-        assert!(run_lines(&pending, &gone).contains("no operator has renewed its Lease for 42 s"));
+        assert_eq!(render_run(&pending, &alive), "Workflow report: Pending\n  the operator has not reconciled it yet\n");
+        assert!(render_run(&pending, &gone).contains("no operator has renewed its Lease for 42 s"));
         let refused = run(json!({"phase": "Pending", "conditions": [
             {"type": "Accepted", "status": "False", "reason": "Invalid", "message": "spec.steps: \u{1b}[2Jbad", "lastTransitionTime": "2026-11-22T10:00:00Z"},
             {"type": "Waiting", "status": "False", "reason": "NothingPending", "message": "", "lastTransitionTime": "2026-11-22T10:00:00Z"},
         ]}));
         assert_eq!(
-            run_lines(&refused, &alive),
+            render_run(&refused, &alive),
             "Workflow report: Pending\n  Accepted=False, Invalid [SO0113]: spec.steps: [2Jbad\n"
         );
     }

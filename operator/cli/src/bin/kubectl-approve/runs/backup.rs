@@ -44,8 +44,8 @@ fn parse(text: &str) -> Result<Vec<Workflow>, String> {
 /// There is no such run. The message completes "`<run>`: …".
 pub fn find<'a>(backup: &'a [Workflow], restored: &Workflow) -> Result<&'a Workflow, String> {
     let (meta, spec) = (&restored.metadata, &restored.spec);
-    let same = |old: &&Workflow| old.metadata.name == meta.name && old.metadata.namespace == meta.namespace;
-    let Some(old) = backup.iter().find(same) else {
+    let has_same_name = |old: &&Workflow| old.metadata.name == meta.name && old.metadata.namespace == meta.namespace;
+    let Some(old) = backup.iter().find(has_same_name) else {
         return Err(
             "the backup has no run of this name and namespace: give the file from which it was restored".to_owned()
         );

@@ -21,8 +21,8 @@ pub fn next_lines(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call:
     let is_decided = approval.status.as_ref().is_some_and(|status| status.phase.is_end() || status.outcome.is_some());
     let text = match (run.phase, run.pending.first()) {
         (Some(phase), _) if phase.is_end() => {
-            let all = call.kubectl(namespace, &[&workflow[..], &["-o", "yaml"]].concat());
-            format!("the run has ended ({}): {all}", phase.name())
+            let get = call.kubectl(namespace, &[&workflow[..], &["-o", "yaml"]].concat());
+            format!("the run has ended ({}): {get}", phase.name())
         }
         (_, Some(other)) if is_decided => format!("the run waits again: {}", call.show(namespace, other)),
         _ if is_decided && run.is_suspended => {

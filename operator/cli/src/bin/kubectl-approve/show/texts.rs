@@ -17,7 +17,7 @@ use super::LONGEST;
 pub type Section = (String, String);
 
 /// Returns the section of the reviewed text. Arguments of a call are indented.
-pub fn reviewed(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
+pub fn reviewed_section(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
     let review = request.reviews.as_ref()?;
     let text = Text {
         request,
@@ -28,7 +28,7 @@ pub fn reviewed(request: &ApprovalRequest, whole: Option<&Whole>, command: &str)
     };
     let body = match &text {
         Text { whole: None, is_cut: false, .. } if call(request).is_some() => {
-            text.body_of_whole(&review.response, &review.digest)
+            text.whole_body(&review.response, &review.digest)
         }
         _ => text.body(&review.digest, command),
     };
@@ -36,7 +36,7 @@ pub fn reviewed(request: &ApprovalRequest, whole: Option<&Whole>, command: &str)
 }
 
 /// Returns the section of the text that a call or step sends, or has sent.
-pub fn sent(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
+pub fn sent_section(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
     let sent = request.sends.as_ref()?;
     let (reference, whole) = (sent.ref_.as_ref(), whole.and_then(|whole| whole.sends.as_deref()));
     let text = Text { request, shown: &sent.text, whole, reference, is_cut: reference.is_some() };
@@ -44,7 +44,7 @@ pub fn sent(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> 
 }
 
 /// Returns the section of the changes of people to the reviewed text. `originals`: the text before each change.
-pub fn changes(
+pub fn changes_section(
     request: &ApprovalRequest,
     whole: Option<&Whole>,
     originals: &[Result<String, String>],
@@ -56,7 +56,7 @@ pub fn changes(
 }
 
 /// Returns the section of the context, or `None` if it only repeats the reviewed text.
-pub fn context(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
+pub fn context_section(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
     let context = request.context.as_deref().filter(|context| !repeats(request, context))?;
     let reference = request.context_ref.as_ref();
     let (whole, is_cut) = (whole.and_then(|whole| whole.context.as_deref()), reference.is_some());
@@ -76,10 +76,11 @@ struct Text<'t> {
 }
 
 impl Text<'_> {
-    /// Returns the fenced text. If it is cut, adds how much is missing and the command that shows all of it.
+    /// Returns the fenced text: the whole, if it was fetched. Below a cut text are the missing length, the digest, and
+    /// the command that shows the whole text.
     fn body(&self, digest: &Digest, command: &str) -> String {
         if let Some(whole) = self.whole {
-            return self.body_of_whole(whole, digest);
+            return self.whole_body(whole, digest);
         }
         let body = fence(self.shown, LONGEST);
         if !self.is_cut {
@@ -94,8 +95,8 @@ impl Text<'_> {
         format!("{body}  CUT HERE: {more}, {digest}\n  the whole: {command}\n")
     }
 
-    /// Returns the fenced whole text, which has this digest.
-    fn body_of_whole(&self, whole: &str, digest: &Digest) -> String {
+    /// Returns the fenced whole text, and a line with its size and verified digest.
+    fn whole_body(&self, whole: &str, digest: &Digest) -> String {
         let shown = arguments(self.request, whole);
         let body = fence(&shown, shown.len().max(LONGEST));
         format!("{body}  the whole: {} bytes, verified: {digest}\n", whole.len())

@@ -24,23 +24,23 @@ type SegmentBytes = (Digest, Result<Vec<u8>, Failure>);
 /// A request fails, or a part of the journal cannot be read.
 pub async fn fetch_facts(session: &Session, name: &str) -> Result<Value, Failure> {
     let (client, namespace) = (session.raw(), &session.namespace);
-    let workflows = ApiResource::erase::<Workflow>(&());
-    let workflows = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &workflows);
-    let workflow = workflows.get(name).await.map_err(|error| session.explain(error))?;
+    let resource = ApiResource::erase::<Workflow>(&());
+    let workflow_api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    let workflow = workflow_api.get(name).await.map_err(|error| session.explain(error))?;
     let run = WorkflowRef { name: name.to_owned(), uid: workflow.metadata.uid.clone().unwrap_or_default() };
-    let approvals = ApiResource::erase::<Approval>(&());
-    let approvals = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &approvals);
+    let resource = ApiResource::erase::<Approval>(&());
+    let approval_api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     let of_run = ListParams::default().labels(&format!("{}={}", names::LABEL_WORKFLOW_UID, run.uid));
-    let approvals = approvals.list(&of_run).await.map_err(|error| session.explain(error))?.items;
+    let approvals = approval_api.list(&of_run).await.map_err(|error| session.explain(error))?.items;
     let approvals = approvals.into_iter().map(stored_fields).collect::<Result<Vec<Value>, Failure>>()?;
     let workflow = stored_fields(workflow)?;
-    let mut read = Vec::new();
+    let mut segments = Vec::new();
     for digest in segment_digests(&workflow)? {
-        let other = workflow["status"]["valueNames"][digest.as_str()].as_str();
-        let bytes = fetch::fetch_segment(session, &run, &digest, other).await;
-        read.push((digest, bytes));
+        let unusual_name = workflow["status"]["valueNames"][digest.as_str()].as_str();
+        let bytes = fetch::fetch_segment(session, &run, &digest, unusual_name).await;
+        segments.push((digest, bytes));
     }
-    Ok(json!({"workflow": restore_journal(workflow, read)?, "approvals": Value::Array(approvals)}))
+    Ok(json!({"workflow": restore_journal(workflow, segments)?, "approvals": Value::Array(approvals)}))
 }
 
 /// Returns an object without its managed fields.
@@ -59,7 +59,7 @@ fn segment_digests(workflow: &Value) -> Result<Vec<Digest>, Failure> {
     })
 }
 
-/// Moves the records of the segments back into `status.steps`.
+/// Moves the records of the segments back into `status.steps`, and removes `status.segments`.
 fn restore_journal(mut workflow: Value, segments: Vec<SegmentBytes>) -> Result<Value, Failure> {
     let name = one_line(workflow["metadata"]["name"].as_str().unwrap_or_default(), 253);
     let mut records: Vec<Value> = Vec::new();

@@ -22,7 +22,8 @@ pub struct RunState {
     pub approvals: Vec<Approval>,
 }
 
-/// Returns a run of the namespace.
+/// Fetches a run of the namespace with its Approvals. `segments`: the segments that were read before, to which new ones
+/// are added.
 ///
 /// # Errors
 /// A request fails. Segments that cannot be read are no error: the page says how many records are missing.
@@ -45,6 +46,7 @@ pub async fn fetch_workflow(session: &Session, name: &str) -> Result<Workflow, F
 }
 
 /// Moves the records of segments back into `status.steps`. A segment that cannot be read stays in `status.segments`.
+/// `cache`: the segments that were read before, to which new ones are added.
 pub async fn restore_segments(session: &Session, workflow: &mut Workflow, cache: &mut Segments) {
     let run = WorkflowRef { name: workflow.name_any(), uid: workflow.uid().unwrap_or_default() };
     let Some(status) = &mut workflow.status else { return };
@@ -52,9 +54,9 @@ pub async fn restore_segments(session: &Session, workflow: &mut Workflow, cache:
     let mut unread = Vec::new();
     for segment in std::mem::take(&mut status.segments) {
         if !cache.contains_key(&segment.digest) {
-            let other = status.value_names.get(&segment.digest).map(String::as_str);
+            let unusual_name = status.value_names.get(&segment.digest).map(String::as_str);
             cache.extend(
-                read_segment(session, &run, &segment.digest, other).await.map(|read| (segment.digest.clone(), read)),
+                read_segment(session, &run, &segment.digest, unusual_name).await.map(|read| (segment.digest.clone(), read)),
             );
         }
         match cache.get(&segment.digest) {
@@ -67,18 +69,19 @@ pub async fn restore_segments(session: &Session, workflow: &mut Workflow, cache:
     status.steps = records;
 }
 
-/// Returns the records of a segment, or `None` if its Blob cannot be read. `other`: the name of the Blob if it is not
-/// the usual one.
+/// Returns the records of a segment, or `None` if its Blob cannot be read. `unusual_name`: the name of the Blob if it
+/// does not follow from run and digest.
 async fn read_segment(
     session: &Session,
     run: &WorkflowRef,
     digest: &Digest,
-    other: Option<&str>,
+    unusual_name: Option<&str>,
 ) -> Option<Vec<StepRecord>> {
-    serde_json::from_slice(&fetch_segment(session, run, digest, other).await.ok()?).ok()
+    serde_json::from_slice(&fetch_segment(session, run, digest, unusual_name).await.ok()?).ok()
 }
 
-/// Returns the verified bytes of a segment. `other`: the name of the Blob if it is not the usual one.
+/// Returns the verified bytes of a segment. `unusual_name`: the name of the Blob if it does not follow from run and
+/// digest.
 ///
 /// # Errors
 /// The request fails, or the Blob belongs to another run or has another digest.
@@ -86,10 +89,10 @@ pub async fn fetch_segment(
     session: &Session,
     run: &WorkflowRef,
     digest: &Digest,
-    other: Option<&str>,
+    unusual_name: Option<&str>,
 ) -> Result<Vec<u8>, Failure> {
     let usual = names::blob(&run.name, &run.uid, digest);
-    let name = other.filter(|other| names::is_blob(&usual, other)).unwrap_or(&usual);
+    let name = unusual_name.filter(|name| names::is_blob(&usual, name)).unwrap_or(&usual);
     let blob = session.blob(name).await?;
     whole::verified(blob, run, digest, "a part of the journal").map_err(|why| Failure::Other(why.to_string()))
 }

@@ -32,7 +32,7 @@ const REDRAW: Duration = Duration::from_secs(1);
 /// Prints the status at every change, in place on a terminal, until the run ends.
 ///
 /// # Errors
-/// The run is deleted; the API server refuses a watch.
+/// The run is deleted, or the API server refuses a watch.
 pub async fn watch(
     session: &Session,
     args: &StatusArgs,
@@ -62,7 +62,7 @@ pub async fn watch(
             },
             Some(event) = approvals.next() => match event {
                 Ok(event) => {
-                    if apply(&mut listed, event) {
+                    if apply_event(&mut listed, event) {
                         state.approvals = listed.values().cloned().collect();
                     }
                 }
@@ -96,8 +96,8 @@ fn is_changed(before: &RunState, after: &RunState, args: &StatusArgs) -> bool {
     before != after && page(before) != page(after)
 }
 
-/// Applies a watch event. Returns whether the list is complete and might have changed.
-fn apply(listed: &mut BTreeMap<String, Approval>, event: Event<Approval>) -> bool {
+/// Applies a watch event to the Approvals of the run. Returns whether they are complete and might have changed.
+fn apply_event(listed: &mut BTreeMap<String, Approval>, event: Event<Approval>) -> bool {
     match event {
         Event::Init => {
             listed.clear();
