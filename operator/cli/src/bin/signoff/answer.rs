@@ -46,7 +46,7 @@ pub enum GivenAnswer {
         /// The reason.
         reason: Option<String>,
     },
-    /// A text of a file. It is read as one of the command line, but a single word is always a verdict at a gate that
+    /// A text of a file. It is read as a text of the command line, but a single word is always a verdict at a gate that
     /// asks for a verdict.
     Word(String),
     /// A verdict with its payload.
@@ -64,8 +64,8 @@ impl GivenAnswer {
             Self::Text { text, reason } => {
                 let decision = decision_of(request, &text).map_err(|why| {
                     let is_mistyped = takes_answers(request) && mistyped(request, &text, false).is_some();
-                    let way = " (`--verdict respond` with it takes the text as the answer)";
-                    why + if is_mistyped { way } else { "" }
+                    let remedy = " (`--verdict respond` with it takes the text as the answer)";
+                    why + if is_mistyped { remedy } else { "" }
                 })?;
                 Ok(Decision { reason, ..decision })
             }
@@ -82,12 +82,12 @@ impl GivenAnswer {
 
 impl Answers {
     /// Returns the only answer of a command line, for one Approval.
-    pub fn one(approval: &str, given: GivenAnswer) -> Self {
+    pub fn single(approval: &str, given: GivenAnswer) -> Self {
         Self { entries: vec![Entry { gate: approval.to_owned(), given: VecDeque::from([given]) }], file: None }
     }
 
     /// Parses the answers of a file: a map from a gate's name, path or Approval to a text, a decision, or a list of
-    /// these. `name`: the file, for messages.
+    /// texts and decisions. `name`: the file, for messages.
     ///
     /// # Errors
     /// The text is not such a map.

@@ -51,7 +51,8 @@ enum ImportFormat {
     Json,
 }
 
-/// Writes the Workflow, and prints the notes.
+/// Converts the file, and writes the Workflow. Prints the notes and the problems of the Workflow. The exit code says
+/// whether the Workflow is valid and complete.
 pub fn import(options: &Import) -> anyhow::Result<Exit> {
     let source = match texts::read_one(&options.file) {
         Ok(source) => source,
@@ -87,8 +88,8 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
         imported.notes.iter().for_each(|note| terminal::note(&note.to_string()));
         problems.iter().for_each(|problem| terminal::note(&report::line(&name, problem)));
     }
-    let valid = problems.iter().all(|problem| problem.severity != Severity::Error);
-    Ok(match (valid, imported.is_complete() || options.lenient) {
+    let is_valid = problems.iter().all(|problem| problem.severity != Severity::Error);
+    Ok(match (is_valid, imported.is_complete() || options.lenient) {
         (false, _) => Exit::Invalid,
         (true, true) => Exit::Ok,
         (true, false) => Exit::Unsupported,

@@ -2,7 +2,10 @@
 //!
 //! **Invariant:** a turn, which costs money, is sent only with `--yes` or after the user has confirmed it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -55,13 +58,13 @@ pub struct Models {
     #[arg(long, value_name = "DIR")]
     secrets_dir: Option<PathBuf>,
     /// The model to try one turn with a tool; that costs some tokens
-    #[arg(long = "try", value_name = "MODEL", value_parser = model_name)]
+    #[arg(long = "try", value_name = "MODEL", value_parser = parse_model_name)]
     model: Option<String>,
     /// Try it without asking
     #[arg(long, short, requires = "model")]
     yes: bool,
     /// The longest time for the list, and for each request of the turn, such as 30s or 10m
-    #[arg(long, value_name = "DURATION", default_value = TIMEOUT, value_parser = request_timeout)]
+    #[arg(long, value_name = "DURATION", default_value = TIMEOUT, value_parser = parse_timeout)]
     timeout: Duration,
 }
 
@@ -92,61 +95,49 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
         })?),
         provider,
     };
-    terminal::progress(&format!("asking {} for its list of models...", host_and_port(&url)));
-    match server.providers.offered(&server.provider, server.key.as_ref(), server.timeout).await {
-        Ok(offered) if offered.is_empty() => terminal::print("The provider lists no models.\n")?,
-        Ok(offered) => {
-            let rows = offered.iter().map(|model| vec![one_line(model, 120)]).collect();
-            terminal::print(&render_table(&["MODEL"], rows))?;
-        }
-        // The models of a gateway can work although it has no list.
-        Err(error) if options.model.is_some() => terminal::note(&format!("no list of models: {error}")),
-        Err(error) => return Err(Exit::Failed.because(error.to_string())),
+    server.print_models(&url, options.model.is_some()).await?;
+    match &options.model {
+        Some(model) => server.print_trial(model, &endpoint, options.yes).await,
+        None => Ok(Exit::Ok),
     }
-    let Some(model) = &options.model else { return Ok(Exit::Ok) };
-    let shown = one_line(model, 120);
-    let endpoint = one_line(&endpoint, 512);
-    let question = format!("Try one turn with a tool at {endpoint}? It costs some tokens of {shown}.");
-    let may_try = options.yes || (terminal::can_ask() && terminal::ask(&question)?);
-    if !may_try {
-        terminal::note("nothing was tried: answer the question with yes, or add --yes");
-        return Ok(Exit::Usage);
-    }
-    terminal::progress(&format!("trying one turn with {shown}..."));
-    let trial = server.try_tool(model).await.map_err(|error| Exit::Failed.because(error.to_string()))?;
-    let left_out = server.providers.left_out(NAMESPACE, &server.provider, model);
-    let left_out = if left_out.is_empty() { "nothing".to_owned() } else { left_out.join(", ") };
-    let rows = trial.rows().into_iter().chain([row("Refuses", left_out)]).collect();
-    terminal::print(&render_table(&["WHAT", "FOUND"], rows))?;
-    Ok(Exit::Ok)
 }
 
-/// Returns the provider, and the Secret entry of its key.
+/// Returns the provider of the file or of the options, and the Secret entry of its key.
 fn read_provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)> {
-    let name = &options.provider;
-    if let Some(file) = &options.file {
-        let texts::Text { name: source, text, .. } = texts::read_one(file).map_err(|why| Exit::Usage.because(why))?;
-        let read = read_any(&text, "", &Settings::default());
-        let workflow = read.map(|read| read.workflow).map_err(|problems| {
-            let counted = report::counted(&problems);
-            Exit::Invalid.because(format!("{source}: {counted}: see signoff validate {}", texts::display_path(file)))
-        })?;
-        let found = workflow.spec.providers.iter().find(|provider| provider.name == *name).cloned();
-        let provider = found.ok_or_else(|| {
-            let names: Vec<_> = workflow.spec.providers.iter().map(|provider| provider.name.as_str()).collect();
-            Exit::Usage.because(format!("{source} has no provider {name}: it has {}", names.join(", ")))
-        })?;
-        let key = provider.kind().and_then(ProviderKind::key);
-        let entry = workflow.spec.secrets.iter().find(|entry| Some(entry.name.as_str()) == key).cloned();
-        return Ok((provider, entry));
+    match &options.file {
+        Some(file) => find_provider(file, &options.provider),
+        None => build_provider(options),
     }
-    let entry = options.key.as_deref().map(secret_entry).transpose()?;
+}
+
+/// Returns the provider of this name in the file of a Workflow, and the Secret entry of its key.
+fn find_provider(file: &Path, name: &str) -> anyhow::Result<(Provider, Option<SecretEntry>)> {
+    let texts::Text { name: source, text, .. } = texts::read_one(file).map_err(|why| Exit::Usage.because(why))?;
+    let read = read_any(&text, "", &Settings::default());
+    let workflow = read.map(|read| read.workflow).map_err(|problems| {
+        let counted = report::counted(&problems);
+        Exit::Invalid.because(format!("{source}: {counted}: see signoff validate {}", texts::display_path(file)))
+    })?;
+    let found = workflow.spec.providers.iter().find(|provider| provider.name == *name).cloned();
+    let provider = found.ok_or_else(|| {
+        let names: Vec<_> = workflow.spec.providers.iter().map(|provider| provider.name.as_str()).collect();
+        Exit::Usage.because(format!("{source} has no provider {name}: it has {}", names.join(", ")))
+    })?;
+    let key = provider.kind().and_then(ProviderKind::key);
+    let entry = workflow.spec.secrets.iter().find(|entry| Some(entry.name.as_str()) == key).cloned();
+    Ok((provider, entry))
+}
+
+/// Returns the provider that the options describe, and the Secret entry of its key.
+fn build_provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)> {
+    let name = &options.provider;
+    let entry = options.key.as_deref().map(parse_secret_entry).transpose()?;
     let (base_url, key) = (options.base_url.clone(), entry.as_ref().map(|entry| entry.name.clone()));
     let api = options.api.map(|api| match api {
         Api::Chat => OpenAiApi::Chat,
         Api::Responses => OpenAiApi::Responses,
     });
-    let plain = ModelApi { base_url: base_url.clone(), key: key.clone() };
+    let model_api = ModelApi { base_url: base_url.clone(), key: key.clone() };
     let mut provider = Provider { name: name.clone(), ..Provider::default() };
     match name.as_str() {
         "openai" => provider.openai = Some(OpenAi { base_url, key, api }),
@@ -154,9 +145,9 @@ fn read_provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEnt
             let message = format!("--api: the kind {name} has no field api, only openai has it; leave --api out");
             return Err(Exit::Usage.because(message));
         }
-        "anthropic" => provider.anthropic = Some(plain),
-        "gemini" => provider.gemini = Some(plain),
-        "ollama" => provider.ollama = Some(plain),
+        "anthropic" => provider.anthropic = Some(model_api),
+        "gemini" => provider.gemini = Some(model_api),
+        "ollama" => provider.ollama = Some(model_api),
         other => {
             let kinds = Provider::KINDS.into_iter().filter(|kind| *kind != "scripted").collect::<Vec<_>>().join(", ");
             return Err(
@@ -178,7 +169,7 @@ async fn read_key(options: &Models, entry: Option<&SecretEntry>, url: &Url) -> a
     found.map(Some).map_err(|error| Exit::Usage.because(error.to_string()))
 }
 
-fn model_name(typed: &str) -> Result<String, String> {
+fn parse_model_name(typed: &str) -> Result<String, String> {
     if typed.trim().is_empty() {
         return Err("it is empty: name a model of the provider".to_owned());
     }
@@ -186,7 +177,7 @@ fn model_name(typed: &str) -> Result<String, String> {
 }
 
 /// Parses the longest time for a request, which must not be zero.
-pub fn request_timeout(typed: &str) -> Result<Duration, String> {
+pub fn parse_timeout(typed: &str) -> Result<Duration, String> {
     let timeout = typed.parse::<Span>()?.duration();
     if timeout.is_zero() {
         return Err("it leaves no time for an answer: give a longer one, such as 30s".to_owned());
@@ -195,7 +186,7 @@ pub fn request_timeout(typed: &str) -> Result<Duration, String> {
 }
 
 /// Parses the Secret and its key that `--key` names.
-pub fn secret_entry(typed: &str) -> anyhow::Result<SecretEntry> {
+pub fn parse_secret_entry(typed: &str) -> anyhow::Result<SecretEntry> {
     // The message does not repeat the text, which might be the key itself.
     let parts = typed.split_once('/').filter(|(secret, key)| !secret.is_empty() && !key.is_empty());
     let (secret, key) =
@@ -225,10 +216,45 @@ struct Trial {
 }
 
 impl Server {
-    /// Asks a model to call a tool, and sends the result of the call.
+    /// Prints the models that the provider offers. `is_optional`: whether a missing list is only a note, because the
+    /// models of a gateway can work without a list.
+    async fn print_models(&self, url: &Url, is_optional: bool) -> anyhow::Result<()> {
+        terminal::progress(&format!("asking {} for its list of models...", host_and_port(url)));
+        match self.providers.offered(&self.provider, self.key.as_ref(), self.timeout).await {
+            Ok(offered) if offered.is_empty() => terminal::print("The provider lists no models.\n")?,
+            Ok(offered) => {
+                let rows = offered.iter().map(|model| vec![one_line(model, 120)]).collect();
+                terminal::print(&render_table(&["MODEL"], rows))?;
+            }
+            Err(error) if is_optional => terminal::note(&format!("no list of models: {error}")),
+            Err(error) => return Err(Exit::Failed.because(error.to_string())),
+        }
+        Ok(())
+    }
+
+    /// Tries one turn with a model, and prints the result. Asks first, unless `yes` is set.
+    async fn print_trial(&self, model: &str, endpoint: &str, yes: bool) -> anyhow::Result<Exit> {
+        let shown = one_line(model, 120);
+        let endpoint = one_line(endpoint, 512);
+        let question = format!("Try one turn with a tool at {endpoint}? It costs some tokens of {shown}.");
+        let may_try = yes || (terminal::can_ask() && terminal::ask(&question)?);
+        if !may_try {
+            terminal::note("nothing was tried: answer the question with yes, or add --yes");
+            return Ok(Exit::Usage);
+        }
+        terminal::progress(&format!("trying one turn with {shown}..."));
+        let trial = self.try_tool(model).await.map_err(|error| Exit::Failed.because(error.to_string()))?;
+        let left_out = self.providers.left_out(NAMESPACE, &self.provider, model);
+        let left_out = if left_out.is_empty() { "nothing".to_owned() } else { left_out.join(", ") };
+        let rows = trial.render_rows().into_iter().chain([row("Refuses", left_out)]).collect();
+        terminal::print(&render_table(&["WHAT", "FOUND"], rows))?;
+        Ok(Exit::Ok)
+    }
+
+    /// Asks a model to call a tool. If it calls only this tool, sends the result of the call.
     async fn try_tool(&self, model: &str) -> Result<Trial, CallError> {
         let question = Message::text(Role::User, "Call the tool echo with the word ready. Then say what it returned.");
-        let first = self.turn(model, vec![question.clone()]).await?;
+        let first = self.send_turn(model, vec![question.clone()]).await?;
         let offered = first.calls.first().filter(|_| unoffered_tool(&first).is_none());
         let Some(call) = offered else { return Ok(Trial { first, second: None }) };
         let id = if call.id.is_empty() { "call-1".to_owned() } else { call.id.clone() };
@@ -236,11 +262,11 @@ impl Server {
         let requested = ToolCall { id: id.clone(), tool: call.tool.clone(), arguments };
         let opaque = first.opaque.clone().map(std::sync::Arc::new);
         let reply = Message { calls: vec![requested], opaque, ..Message::text(Role::Assistant, first.text.clone()) };
-        let second = self.turn(model, vec![question, reply, Message::result(id, "ready")]).await?;
+        let second = self.send_turn(model, vec![question, reply, Message::result(id, "ready")]).await?;
         Ok(Trial { first, second: Some(second) })
     }
 
-    async fn turn(&self, model: &str, messages: Vec<Message>) -> Result<TurnReply, CallError> {
+    async fn send_turn(&self, model: &str, messages: Vec<Message>) -> Result<TurnReply, CallError> {
         let parameters = json!({"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]});
         let request = TurnRequest {
             provider: self.provider.clone(),
@@ -259,7 +285,7 @@ impl Server {
 }
 
 impl Trial {
-    fn rows(&self) -> Vec<Vec<String>> {
+    fn render_rows(&self) -> Vec<Vec<String>> {
         let Self { first, second } = self;
         let calls = match (first.calls.iter().any(|call| call.tool == TOOL), unoffered_tool(first)) {
             (true, None) => "yes".to_owned(),
@@ -318,7 +344,7 @@ mod tests {
     #[test]
     fn a_call_of_a_tool_that_was_not_offered_is_named_in_each_turn() {
         let found = |first: &[&str], second: &[&str]| {
-            let rows = Trial { first: reply(first), second: Some(reply(second)) }.rows();
+            let rows = Trial { first: reply(first), second: Some(reply(second)) }.render_rows();
             ["Calls a tool", "Takes the result"].map(|what| rows.iter().find(|row| row[0] == what).unwrap()[1].clone())
         };
         assert_eq!(found(&["echo"], &[]), ["yes", "yes"]);
@@ -338,6 +364,6 @@ mod tests {
 
     #[test]
     fn the_usual_timeout_can_be_read() {
-        assert_eq!(request_timeout(TIMEOUT), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_timeout(TIMEOUT), Ok(Duration::from_secs(300)));
     }
 }

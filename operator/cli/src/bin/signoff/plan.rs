@@ -46,7 +46,8 @@ enum PlanFormat {
     Dot,
 }
 
-/// Prints the flow of the Workflow, or the problems of the file.
+/// Prints the flow of the Workflow, with notes, warnings and the differences from the catalogues. Prints the problems
+/// of an invalid file instead.
 pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
     let source = texts::read_one(&options.file).map_err(|why| Exit::Usage.because(why))?;
     let catalogues = options.catalogue.as_deref().map(read_catalogues).transpose()?;
@@ -70,7 +71,7 @@ pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
     })?;
     read.notes.iter().for_each(|note| terminal::note(&note.to_string()));
     read.warnings.iter().for_each(|warning| terminal::note(&report::line(&source.name, warning)));
-    for note in catalogues.iter().flat_map(|catalogues| differences(&read.workflow.spec, catalogues)) {
+    for note in catalogues.iter().flat_map(|catalogues| find_differences(&read.workflow.spec, catalogues)) {
         terminal::note(&format!("warning: {}", one_line(&note, 600)));
     }
     Ok(Exit::Ok)
@@ -78,7 +79,7 @@ pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
 
 /// Returns the differences between the Workflow and the catalogues: tools that are missing or not offered, and pins of
 /// other definitions.
-fn differences(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
+fn find_differences(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
     let mut notes = server_tools::misfits(spec, catalogues);
     for server in &spec.servers {
         let Some(catalogue) = catalogues.get(&server.name) else { continue };

@@ -33,7 +33,7 @@ use terminal_handler::TerminalHandler;
 const ANSWERS: &str = "Answers";
 
 /// The default timeout of a gate in front of a call, if there is a person at the terminal.
-const AT_THE_TERMINAL: Duration = Duration::from_secs(300);
+const TERMINAL_GATE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The environment variable with the folder of sessions.
 const SESSIONS: &str = "SIGNOFF_SESSIONS_DIR";
@@ -169,11 +169,11 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
     };
     let asks = options.answer.asks();
     let terminal_handler =
-        TerminalHandler::new(&decider, answers_of_file(&options.answer)?, asks.then(|| Arc::clone(&editing)));
+        TerminalHandler::new(&decider, read_answers(&options.answer)?, asks.then(|| Arc::clone(&editing)));
     let evaluator = Evaluator::start(EvaluatorSettings::default()).context("starting threads")?;
     let mut local = local.handler(Arc::clone(&terminal_handler)).evaluator(evaluator);
     if asks {
-        local = local.call_gate_timeout(AT_THE_TERMINAL);
+        local = local.call_gate_timeout(TERMINAL_GATE_TIMEOUT);
     }
     if options.allow_commands {
         let stored = options.resume.as_ref().map(|id| read_session(&sessions, id)).transpose()?;
@@ -191,7 +191,7 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
         (None, None) => return Err(Exit::Usage.because("name a FILE, or a session with --resume")),
     };
     // Before this, a signal ends the process, because the run has not started.
-    pause_when_asked(local.stop(), Arc::clone(&editing))?;
+    pause_on_signals(local.stop(), Arc::clone(&editing))?;
     if options.resume.is_some()
         && let Some(given) = options.answer.given_answer()
     {
@@ -227,7 +227,7 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
         artifacts: written_files,
     };
     terminal::print(&output::render_result(&sessions, &report, options.format).await?)?;
-    terminal_handler.unused().iter().for_each(|why| terminal::note(why));
+    terminal_handler.list_unused().iter().for_each(|why| terminal::note(why));
     let unwritten: Vec<_> = [written.map(drop), exported].into_iter().filter_map(Result::err).collect();
     unwritten.iter().for_each(|why| terminal::note(&format!("{why:#}")));
     Ok(match ended {
@@ -251,8 +251,8 @@ impl Place {
     /// # Errors
     /// No folder is given, and HOME is not set.
     pub fn folder(&self) -> anyhow::Result<PathBuf> {
-        let given = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let state = || given("XDG_STATE_HOME").or_else(|| Some(given("HOME")?.join(".local/state")));
+        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let state = || variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
         self.sessions_dir
             .clone()
             .or_else(|| Some(state()?.join("signoff/sessions")))
@@ -282,15 +282,19 @@ impl Answer {
     }
 }
 
-fn answers_of_file(options: &Answer) -> anyhow::Result<Answers> {
+/// Reads the file of `--answers`. Without the option there are no answers.
+fn read_answers(options: &Answer) -> anyhow::Result<Answers> {
     let Some(file) = &options.answers else { return Ok(Answers::default()) };
     let name = display_path(file);
     let text = texts::read_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
     Answers::of_file(&name, &text).map_err(|why| Exit::Usage.because(format!("{name}: {}", one_line(&why, 2000))))
 }
 
-/// Gives the answer of the command line to its pending gate. If no gate is pending any more, prints that the answer is
-/// not used.
+/// Gives the answer of the command line to the pending gate that it is for. If no gate is pending any more, prints that
+/// the answer is not used.
+///
+/// # Errors
+/// The answer fits no pending gate or several, or the gate cannot take it.
 fn give_answer(
     run: &Run,
     gate: Option<&str>,
@@ -299,9 +303,9 @@ fn give_answer(
 ) -> anyhow::Result<()> {
     let pending = run.pending();
     let is_named = |approval: &&&Approval| {
-        let asked = &approval.spec.request.gate;
+        let pending_gate = &approval.spec.request.gate;
         gate.is_none_or(|gate| {
-            [asked.name.as_str(), &asked.path, approval.metadata.name.as_deref().unwrap_or_default()].contains(&gate)
+            [pending_gate.name.as_str(), &pending_gate.path, approval.metadata.name.as_deref().unwrap_or_default()].contains(&gate)
         })
     };
     let open: Vec<_> = pending.iter().filter(is_named).collect();
@@ -311,7 +315,7 @@ fn give_answer(
             let name = only.metadata.name.clone().unwrap_or_default();
             // An answer that this gate cannot take is an error before the run continues.
             given.clone().decision(&only.spec.request).map_err(|why| Exit::Usage.because(one_line(&why, 1000)))?;
-            terminal_handler.give(Answers::one(&name, given));
+            terminal_handler.give(Answers::single(&name, given));
             Ok(())
         }
         ([], _) if pending.is_empty() => {
@@ -320,8 +324,8 @@ fn give_answer(
         }
         ([], Some(gate)) => {
             let known = pending.iter().flat_map(|approval| {
-                let asked = &approval.spec.request.gate;
-                [asked.path.as_str(), &asked.name]
+                let pending_gate = &approval.spec.request.gate;
+                [pending_gate.path.as_str(), &pending_gate.name]
             });
             let hint = did_you_mean(gate, known);
             let message = format!("no pending gate is called {gate}: there are {}{hint}", names());
@@ -352,8 +356,8 @@ pub fn failure(error: Error) -> anyhow::Error {
     exit.because(error.to_string())
 }
 
-/// Pauses the run at SIGINT (ctrl-C), SIGTERM and SIGHUP. A second signal does not wait for calls.
-fn pause_when_asked(stop: Stop, editing: Editing) -> anyhow::Result<()> {
+/// Pauses the run at SIGINT (ctrl-C), SIGTERM and SIGHUP. After a second signal, the pause does not wait for calls.
+fn pause_on_signals(stop: Stop, editing: Editing) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(async move {

@@ -22,7 +22,7 @@ use signoff_strands::read_any;
 
 use crate::{
     exit::Exit,
-    models::{request_timeout, secret_entry},
+    models::{parse_secret_entry, parse_timeout},
     run::Format,
     texts::{self, Text},
 };
@@ -64,7 +64,7 @@ pub struct Tools {
     #[arg(long, short = 'o', value_enum, default_value_t = Format::Text)]
     format: Format,
     /// The longest time for the list of one server, such as 30s or 2m
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = request_timeout)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     timeout: Duration,
 }
 
@@ -84,9 +84,9 @@ pub async fn tools(options: Tools) -> anyhow::Result<Exit> {
     let workflow = target.file.as_ref().map(|(_, workflow)| &**workflow);
     output::print(options.format, &listed, workflow, is_selected)?;
     if let Some(file) = &options.catalogue {
-        let all: Catalogues =
+        let catalogues: Catalogues =
             listed.iter().map(|listed| (listed.server.name.clone(), listed.catalogue.clone())).collect();
-        save::save_catalogues(file, options.force, &all)?;
+        save::save_catalogues(file, options.force, &catalogues)?;
     }
     if options.pin
         && let Some((text, _)) = &target.file
@@ -96,7 +96,8 @@ pub async fn tools(options: Tools) -> anyhow::Result<Exit> {
     Ok(if listed.len() == target.servers.len() { Exit::Ok } else { Exit::Failed })
 }
 
-/// Returns the servers that the command line names.
+/// Returns the servers that the command line names. Prints the problems of an invalid file. Leaves out servers that are
+/// commands, with a note.
 fn read_target(options: &Tools) -> anyhow::Result<ToolTarget> {
     if ["http://", "https://"].iter().any(|scheme| options.target.starts_with(scheme)) {
         return target_of_url(options);
@@ -146,7 +147,7 @@ fn target_of_url(options: &Tools) -> anyhow::Result<ToolTarget> {
     if options.pin {
         return Err(Exit::Usage.because("--pin writes into the file of a Workflow: name that file instead of a URL"));
     }
-    let entry = options.key.as_deref().map(secret_entry).transpose()?;
+    let entry = options.key.as_deref().map(parse_secret_entry).transpose()?;
     let server = Server {
         name: options.server.clone().unwrap_or_else(|| NAME.to_owned()),
         url: Some(options.target.clone()),

@@ -42,7 +42,7 @@ enum ProblemFormat {
 pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
     let (texts, unread) = texts::read_all(&options.files);
     let (mut lines, mut problems, mut objects) = (String::new(), Vec::new(), Vec::new());
-    let mut valid = true;
+    let mut is_valid = true;
     for Text { name, text, found } in &texts {
         let documents = check(text, &Settings::default());
         // A folder can hold other files, such as answers and values. A file is checked if one of its documents is an
@@ -52,11 +52,11 @@ pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
             continue;
         }
         if documents.is_empty() {
-            valid = false;
+            is_valid = false;
             lines += &format!("{name}: there is nothing in it\n");
         }
         for document in documents {
-            valid &= document.is_valid();
+            is_valid &= document.is_valid();
             for problem in &document.problems {
                 match options.format {
                     ProblemFormat::Text => lines += &(report::shown(name, text, problem) + "\n"),
@@ -74,20 +74,20 @@ pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
     }
     match options.format {
         ProblemFormat::Json => {
-            let page = json!({"valid": valid && unread.is_empty(), "unread": unread, "objects": objects});
+            let page = json!({"valid": is_valid && unread.is_empty(), "unread": unread, "objects": objects});
             terminal::print(&sanitize::json(&page)?)?;
         }
-        ProblemFormat::Text | ProblemFormat::Line => terminal::print(&(lines + &summary(&problems)))?,
+        ProblemFormat::Text | ProblemFormat::Line => terminal::print(&(lines + &render_summary(&problems)))?,
     }
     unread.iter().for_each(|why| terminal::note(why));
-    Ok(match (valid, unread.is_empty()) {
+    Ok(match (is_valid, unread.is_empty()) {
         (false, _) => Exit::Invalid,
         (true, false) => Exit::Usage,
         (true, true) => Exit::Ok,
     })
 }
 
-fn summary(problems: &[Problem]) -> String {
+fn render_summary(problems: &[Problem]) -> String {
     let counted = report::counted(problems);
     if counted.is_empty() { counted } else { format!("{counted}; `signoff explain REASON` says more\n") }
 }

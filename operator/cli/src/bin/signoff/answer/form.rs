@@ -27,7 +27,7 @@ pub fn is_form(request: &ApprovalRequest) -> bool {
 
 /// Returns every question with its answer, as lines.
 pub fn render_answers(request: &ApprovalRequest, answers: &FormAnswers) -> String {
-    let line = |question: &Question| {
+    let render_answer = |question: &Question| {
         let id = one_line(&question.id, 63);
         match answers.get(&question.id) {
             None => format!("{id}: left out\n"),
@@ -39,7 +39,7 @@ pub fn render_answers(request: &ApprovalRequest, answers: &FormAnswers) -> Strin
             Some(Answer { text: Some(text), .. }) => format!("{id}:\n{}", fence(text, usize::MAX)),
         }
     };
-    questions(request).iter().map(line).collect()
+    questions(request).iter().map(render_answer).collect()
 }
 
 fn option_label<'t>(question: &'t Question, option: &'t str) -> &'t str {

@@ -25,10 +25,10 @@ pub struct Lines {
 /// The most bytes that one read returns.
 const READ_BYTES: usize = 4096;
 
-/// The writing end of a pipe, which cancels the wait when it is dropped.
-struct Wait(OwnedFd);
+/// Cancels the wait for input when it is dropped. Holds the writing end of the pipe on which the thread waits too.
+struct CancelOnDrop(OwnedFd);
 
-impl Drop for Wait {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         // The waiting thread also wakes when the pipe closes, so an error changes nothing.
         let _ = write(&self.0, b"x");
@@ -56,7 +56,7 @@ impl Lines {
     ///
     /// # Errors
     /// Standard input cannot be read.
-    pub async fn next(&mut self) -> io::Result<Option<String>> {
+    pub async fn read_line(&mut self) -> io::Result<Option<String>> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -78,7 +78,7 @@ impl Lines {
     async fn read_more(&self) -> io::Result<Option<Vec<u8>>> {
         let (cancel, writer) = pipe()?;
         let cancel = Arc::new(cancel);
-        let _wait = Wait(writer);
+        let _cancel_on_drop = CancelOnDrop(writer);
         let read = tokio::task::spawn_blocking(move || wait_and_read(&cancel));
         read.await.map_err(io::Error::other)?
     }
@@ -88,13 +88,13 @@ impl Lines {
 fn wait_and_read(cancel: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
     let stdin = io::stdin();
     loop {
-        let mut both = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(cancel, PollFlags::IN)];
-        match poll(&mut both, None) {
+        let mut sources = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(cancel, PollFlags::IN)];
+        match poll(&mut sources, None) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }
-        let [has_input, is_cancelled] = both.map(|end| !end.revents().is_empty());
+        let [has_input, is_cancelled] = sources.map(|source| !source.revents().is_empty());
         if is_cancelled {
             if stdin.is_terminal() {
                 tcflush(&stdin, QueueSelector::IFlush)?;

@@ -113,22 +113,22 @@ impl<'r> Menu<'r> {
 
     fn verdict_text(&self, verdict: Verdict) -> &'static str {
         let is_call = self.request.is_some_and(|request| action::call(request).is_some());
-        let asks = self.request.is_some_and(action::is_question);
-        let ends = self.request.is_none_or(|request| request.after_reject.is_empty());
-        let failed = self.request.is_some_and(|request| request.gate.type_ == GateType::ErrorEscalation);
-        let answered = self.request.is_some_and(|request| request.gate.type_ == GateType::OutputValidation);
+        let is_question = self.request.is_some_and(action::is_question);
+        let ends_run = self.request.is_none_or(|request| request.after_reject.is_empty());
+        let is_failure_gate = self.request.is_some_and(|request| request.gate.type_ == GateType::ErrorEscalation);
+        let is_output_check = self.request.is_some_and(|request| request.gate.type_ == GateType::OutputValidation);
         match verdict {
-            Verdict::Retry if answered => {
+            Verdict::Retry if is_output_check => {
                 "run the step once more, also if it had its effect, and ask about its new answer"
             }
-            Verdict::Defer if answered => "run the step once more with your guidance, also if it had its effect",
-            Verdict::Approve if answered => "go on with this answer, whether it fits the schema or not",
-            Verdict::Retry if failed => "make one more attempt; gates in front of it ask first",
-            Verdict::Skip if failed => "go on without its result",
-            Verdict::Modify if failed => "make one more attempt, with what you make of the request, in your editor",
+            Verdict::Defer if is_output_check => "run the step once more with your guidance, also if it had its effect",
+            Verdict::Approve if is_output_check => "go on with this answer, whether it fits the schema or not",
+            Verdict::Retry if is_failure_gate => "make one more attempt; gates in front of it ask first",
+            Verdict::Skip if is_failure_gate => "go on without its result",
+            Verdict::Modify if is_failure_gate => "make one more attempt, with what you make of the request, in your editor",
             Verdict::Approve if is_call => "go on with exactly this call",
             Verdict::Approve => "go on with exactly this",
-            Verdict::Reject if ends => "reject it, and end the run",
+            Verdict::Reject if ends_run => "reject it, and end the run",
             Verdict::Reject if is_call => "do not run it; the agent is told why",
             Verdict::Reject => "reject it; the run goes on",
             Verdict::Modify if is_call => "change the arguments in your editor; the gates of the new call ask",
@@ -137,7 +137,7 @@ impl<'r> Menu<'r> {
             Verdict::Respond if is_call => "do not run it; your answer is its result",
             Verdict::Respond => "go on, with your answer in several lines",
             Verdict::Defer if is_call => "do not run it; the agent gets your guidance",
-            Verdict::Defer if asks => "give the agent guidance instead of an answer",
+            Verdict::Defer if is_question => "give the agent guidance instead of an answer",
             Verdict::Defer => "do it again with your guidance, then ask again",
             Verdict::Escalate => "ask more people",
             Verdict::Abort => "end the whole run",

@@ -81,14 +81,15 @@ impl Person {
         // The editor of a gate whose deadline has passed can still be open.
         drop(self.editing.lock().await);
         self.lines.discard_pending()?;
-        match self.ask(asked).await {
+        match self.ask_decision(asked).await {
             Ok(decision) => Ok(Some(decision)),
             Err(Stop::Later) => Ok(None),
             Err(Stop::Failed(error)) => Err(error),
         }
     }
 
-    async fn ask(&mut self, asked: &GateQuestion) -> Result<Decision, Stop> {
+    /// Shows the gate, or why the last answer does not count. Asks until there is a decision.
+    async fn ask_decision(&mut self, asked: &GateQuestion) -> Result<Decision, Stop> {
         let request = asked.request();
         match &asked.refused {
             None => {
@@ -118,7 +119,7 @@ impl Person {
                 MenuChoice::Verdict(verdict) => {
                     // At a form the word could be meant as the answer.
                     let is_unclear = is_form(request) && menu.takes_text();
-                    if is_unclear && !self.is_meant(&menu, verdict).await? {
+                    if is_unclear && !self.confirm_verdict(&menu, verdict).await? {
                         continue;
                     }
                     self.ask_payload(asked, verdict).await?
@@ -159,23 +160,23 @@ impl Person {
             && let Some(answers) = &decision.answers
         {
             terminal::note(&format!("Your answers:\n{}", render_answers(request, answers)));
-            return Ok(self.agrees("Send Respond with these answers? [y/N] ").await?.then_some(decision));
+            return Ok(self.ask_yes_no("Send Respond with these answers? [y/N] ").await?.then_some(decision));
         }
         Ok(Some(decision))
     }
 
-    /// Asks whether a word that could be an answer is meant as a verdict. Respond needs no question, because it only
-    /// leads to answers.
-    async fn is_meant(&mut self, menu: &Menu<'_>, verdict: Verdict) -> Result<bool, Stop> {
-        if verdict == Verdict::Respond || self.agrees(&menu.confirmation(verdict)).await? {
+    /// Asks whether a word that could be an answer is meant as a verdict, and prints a note if it is not. Respond needs
+    /// no question, because it only leads to answers.
+    async fn confirm_verdict(&mut self, menu: &Menu<'_>, verdict: Verdict) -> Result<bool, Stop> {
+        if verdict == Verdict::Respond || self.ask_yes_no(&menu.confirmation(verdict)).await? {
             return Ok(true);
         }
         terminal::note("Nothing was decided. To answer with this word, enter `respond` first.");
         Ok(false)
     }
 
-    async fn agrees(&mut self, asks: &str) -> Result<bool, Stop> {
-        Ok(self.read_line(asks).await?.trim().to_lowercase().starts_with('y'))
+    async fn ask_yes_no(&mut self, question: &str) -> Result<bool, Stop> {
+        Ok(self.read_line(question).await?.trim().to_lowercase().starts_with('y'))
     }
 
     /// Asks for the payload of a verdict. Returns `None` if the person takes the verdict back.
@@ -225,8 +226,8 @@ impl Person {
         question: &Question,
         takes_words: &mut bool,
     ) -> Result<FormReply, Stop> {
-        let asks = question.question.as_deref().unwrap_or(&question.id);
-        terminal::note(&format!("\n{}:\n{}", one_line(&question.id, 63), fence(asks, 1024)));
+        let text = question.question.as_deref().unwrap_or(&question.id);
+        terminal::note(&format!("\n{}:\n{}", one_line(&question.id, 63), fence(text, 1024)));
         let answers_only = Menu::of_question(question);
         let with_verdicts = Menu::of_form(request, Some(question));
         terminal::note(answers_only.render().trim_end());
@@ -244,7 +245,7 @@ impl Person {
                     terminal::note("Every line is an answer now, also a word for a verdict.");
                 }
                 MenuChoice::Verdict(verdict) => {
-                    if self.is_meant(menu, verdict).await? {
+                    if self.confirm_verdict(menu, verdict).await? {
                         return Ok(FormReply::Verdict(verdict));
                     }
                 }
@@ -255,7 +256,7 @@ impl Person {
 
     /// Returns the parameters that the person has changed in their editor, or `None` if they decide nothing.
     async fn edit_parameters(&mut self, asked: &GateQuestion) -> Result<Option<JsonObject>, Stop> {
-        let Some(before) = parameters_draft(asked) else {
+        let Some(before) = draft_parameters(asked) else {
             terminal::note("What is reviewed is too long to be edited here: use --answers FILE with its parameters.");
             return Ok(None);
         };
@@ -286,7 +287,7 @@ impl Person {
                     let parameters = keep_changed(asked.request(), &before, parameters);
                     let difference = difference::lines(&strip_comments(&before), &strip_comments(&edited));
                     terminal::note(&format!("Your change:\n{}", fence(&difference, difference.len())));
-                    if self.agrees("Send Modify with this change? [y/N] ").await? {
+                    if self.ask_yes_no("Send Modify with this change? [y/N] ").await? {
                         self.sent = Some((name, edited));
                         return Ok(Some(parameters));
                     }
@@ -304,15 +305,15 @@ impl Person {
     async fn ask_reason(&mut self, request: &ApprovalRequest, mut decision: Decision) -> Result<Decision, Stop> {
         let needed = request.require_reason == Some(true);
         if needed || matches!(decision.verdict, Verdict::Reject | Verdict::Abort) {
-            let asks = if needed { "Why? > " } else { "Why? (empty for no reason) > " };
-            decision.reason = Some(self.read_line(asks).await?).filter(|line| !line.trim().is_empty());
+            let prompt = if needed { "Why? > " } else { "Why? (empty for no reason) > " };
+            decision.reason = Some(self.read_line(prompt).await?).filter(|line| !line.trim().is_empty());
         }
         Ok(decision)
     }
 
     /// Reads a text of several lines.
-    async fn read_text(&mut self, asks: &str) -> Result<String, Stop> {
-        terminal::note(&format!("{asks}; a line with only `{END}` ends it:"));
+    async fn read_text(&mut self, title: &str) -> Result<String, Stop> {
+        terminal::note(&format!("{title}; a line with only `{END}` ends it:"));
         let mut lines: Vec<String> = Vec::new();
         loop {
             match self.read_line("").await? {
@@ -322,9 +323,9 @@ impl Person {
         }
     }
 
-    async fn read_line(&mut self, asks: &str) -> Result<String, Stop> {
-        terminal::prompt(asks)?;
-        let line = self.lines.next().await?;
+    async fn read_line(&mut self, prompt: &str) -> Result<String, Stop> {
+        terminal::prompt(prompt)?;
+        let line = self.lines.read_line().await?;
         if line.is_none() {
             // The cursor is still on the line of the question.
             terminal::note("\n");
@@ -362,7 +363,7 @@ fn respond_decision(request: &ApprovalRequest, answer: Answer) -> Decision {
 
 /// Returns the text in which Modify starts to edit: the reviewed response as YAML, below a comment on the expected
 /// value. Returns `None` if the request has only a part of that response.
-fn parameters_draft(asked: &GateQuestion) -> Option<String> {
+fn draft_parameters(asked: &GateQuestion) -> Option<String> {
     let request = asked.request();
     let mut text = String::from("# The value to continue with. Leave it unchanged to decide nothing.\n");
     let schema = request.parameters.as_ref().and_then(|schemas| schemas.0.get(Verdict::Modify.name()));
@@ -388,6 +389,6 @@ fn parameters_draft(asked: &GateQuestion) -> Option<String> {
     };
     // YAML is easier to read. JSON replaces it if the YAML would be read as another value.
     let yaml = serde_saphyr::to_string(&value).ok();
-    let same = |yaml: &String| serde_saphyr::from_str::<Value>(yaml).is_ok_and(|read| read == value);
-    Some(text + &yaml.filter(same).unwrap_or_else(|| value.to_string()))
+    let is_exact = |yaml: &String| serde_saphyr::from_str::<Value>(yaml).is_ok_and(|read| read == value);
+    Some(text + &yaml.filter(is_exact).unwrap_or_else(|| value.to_string()))
 }

@@ -11,7 +11,7 @@ use super::failure;
 use crate::exit::Exit;
 
 /// Returns the commands of a Workflow after each of them is confirmed. Starts no command. `digests`: the commands that
-/// the command line confirms. `asks`: whether a person can be asked.
+/// the command line confirms. `can_ask`: whether a person may be asked.
 ///
 /// # Errors
 /// A command is not confirmed, or its program is missing.
@@ -19,7 +19,7 @@ pub fn confirm_commands(
     spec: &WorkflowSpec,
     sessions: &Sessions,
     digests: &[String],
-    asks: bool,
+    can_ask: bool,
 ) -> anyhow::Result<Vec<WorkflowCommand>> {
     let commands = WorkflowCommand::of_spec(spec).map_err(failure)?;
     for command in &commands {
@@ -33,7 +33,7 @@ pub fn confirm_commands(
         }
         terminal::note(&render_command(command));
         let server = one_line(command.server(), 63);
-        if !(asks && terminal::can_ask()) {
+        if !(can_ask && terminal::can_ask()) {
             let remedy = quoted(&["--allow-commands", "--confirm-command", digest.as_str()]);
             return Err(Exit::Unsupported.because(format!(
                 "the command of the server {server} is not confirmed, and there is no terminal to ask on, so nothing was started: \

@@ -128,12 +128,12 @@ pub async fn write_artifacts(
 ) -> anyhow::Result<Vec<PathBuf>> {
     let status = session.workflow.status.clone().unwrap_or_default();
     let listed = status.artifacts.as_slice();
-    let how = shell_command(place, &["sessions", "show", &session.id, "--out", "DIR"]);
+    let command = shell_command(place, &["sessions", "show", &session.id, "--out", "DIR"]);
     let Some(out) = out else {
         match listed.len() {
             0 => {}
-            1 => terminal::note(&format!("one artifact is kept in the session: {how} writes it")),
-            several => terminal::note(&format!("{several} artifacts are kept in the session: {how} writes them")),
+            1 => terminal::note(&format!("one artifact is kept in the session: {command} writes it")),
+            count => terminal::note(&format!("{count} artifacts are kept in the session: {command} writes them")),
         }
         return Ok(Vec::new());
     };
@@ -146,7 +146,7 @@ pub async fn write_artifacts(
         files.push((artifact.path.clone(), read_value(sessions, session, &artifact.content).await?));
     }
     write_outputs(out, &files, force).map_err(|why| {
-        Exit::Output.because(format!("{}; the run is over and keeps them: {how}", one_line(&why.to_string(), 1000)))
+        Exit::Output.because(format!("{}; the run is over and keeps them: {command}", one_line(&why.to_string(), 1000)))
     })
 }
 
@@ -187,7 +187,7 @@ pub fn render_paused(report: &RunReport<'_>) -> String {
             deadline_line(approval, clock::now())
         );
         // The texts of the request come before the commands that approve them.
-        text += &request_texts(request);
+        text += &render_texts(request);
         text += &format!("  {}.\n", approver_line(report, approval));
         for command in answer_commands(report, approval, pending.len() > 1) {
             text += &format!("  {command}\n");
@@ -198,7 +198,7 @@ pub fn render_paused(report: &RunReport<'_>) -> String {
 
 /// Renders the texts of a request: the call or the reviewed text, the context, the sent text, the changes of people,
 /// the facts of a call, and the questions.
-fn request_texts(request: &ApprovalRequest) -> String {
+fn render_texts(request: &ApprovalRequest) -> String {
     let mut text = match (action::line(request), &request.reviews) {
         (Some(call), Some(review)) => {
             format!("  Call of {call}\n  Arguments {}\n", action::arguments_line(&review.response, SHOWN))
@@ -281,8 +281,8 @@ fn answer_commands(report: &RunReport<'_>, approval: &Approval, several: bool) -
     let reason: &[&str] = if request.require_reason == Some(true) { &["--reason", "why"] } else { &[] };
     let arguments = request.reviews.as_ref().filter(|_| action::call(request).is_some());
     let arguments = arguments.map(|review| review.response.as_str());
-    let better = parameters::schema(request, Verdict::Modify).map(|schema| parameters_to_edit(&schema, arguments));
-    let better = Value::Object(better.unwrap_or_default()).to_string();
+    let draft = parameters::schema(request, Verdict::Modify).map(|schema| parameters_to_edit(&schema, arguments));
+    let draft = Value::Object(draft.unwrap_or_default()).to_string();
     let command = |verdict: &Verdict| {
         let word = verdict.name().to_lowercase();
         let only = request.form.as_ref().and_then(|form| match form.questions.as_slice() {
@@ -293,7 +293,7 @@ fn answer_commands(report: &RunReport<'_>, approval: &Approval, several: bool) -
         match (verdict, only) {
             (Verdict::Respond, Some(question)) => parts.extend(["--hitl-response", example_answer(question)]),
             (Verdict::Respond, None) => parts.extend(["--answers", "answers.yaml"]),
-            (Verdict::Modify, _) => parts.extend(["--verdict", &word, "--parameters", &better]),
+            (Verdict::Modify, _) => parts.extend(["--verdict", &word, "--parameters", &draft]),
             (Verdict::Defer, _) => parts.extend(["--verdict", &word, "--guidance", "what to do differently"]),
             _ => parts.extend(["--verdict", &word]),
         }
@@ -340,7 +340,7 @@ fn resume_command(report: &RunReport<'_>, more: &[&str]) -> String {
     shell_command(report.sessions, &[&["run", "--resume", &report.snapshot.id][..], more, &secrets, commands].concat())
 }
 
-/// Returns a command of this program that uses the same folder of sessions, quoted.
+/// Returns a command of this program, quoted for a shell. `place`: the folder of sessions, if the command must name it.
 fn shell_command(place: Option<&Path>, words: &[&str]) -> String {
     let folder = place.map(|folder| folder.display().to_string());
     let place: Vec<&str> = folder.iter().flat_map(|folder| ["--sessions-dir", folder.as_str()]).collect();

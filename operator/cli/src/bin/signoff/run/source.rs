@@ -55,7 +55,7 @@ pub fn read_workflow(
         let remedy = "make a Workflow of it with `signoff import --lenient`, change that, and run it";
         return Err(Exit::Unsupported.because(format!("{name} asks for what is not there (see above): {remedy}")));
     }
-    policies(&text).for_each(|policy| {
+    list_policies(&text).for_each(|policy| {
         terminal::note(&format!("warning: {policy} is not applied: a local run has no approval policies; its gates and limits hold on a cluster"));
     });
     let mut workflow = *read.workflow;
@@ -65,7 +65,7 @@ pub fn read_workflow(
 }
 
 /// Returns the approval policies in a text, by kind and name.
-fn policies(text: &str) -> impl Iterator<Item = String> {
+fn list_policies(text: &str) -> impl Iterator<Item = String> {
     let titles = check(text, &Settings::default()).into_iter().map(|document| document.title);
     let is_policy =
         |title: &String| ["ClusterApprovalPolicy ", "ApprovalPolicy "].iter().any(|kind| title.starts_with(kind));

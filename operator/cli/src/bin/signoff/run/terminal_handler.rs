@@ -69,7 +69,7 @@ impl TerminalHandler {
     }
 
     /// Returns a note for each gate whose answers were not used.
-    pub fn unused(&self) -> Vec<String> {
+    pub fn list_unused(&self) -> Vec<String> {
         let state = self.state();
         let gates = state.given.iter().flat_map(|answers| answers.unused());
         let note = |gate: &str| {
@@ -87,7 +87,7 @@ impl TerminalHandler {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an answer given in advance, and returns its decision.
+    /// Takes an answer given in advance, and returns its decision. Prints why an answer does not count.
     fn take_given(&self, asked: &GateQuestion) -> Option<Decision> {
         let (given, file) = {
             let mut state = self.state();
@@ -106,7 +106,7 @@ impl TerminalHandler {
         }
     }
 
-    /// Prints why an answer given in advance does not count.
+    /// Remembers that an answer given in advance does not count, and prints why.
     fn note_refused(&self, approval: &Approval, file: Option<&str>, why: &str) {
         self.state().refused = true;
         let file = file.map_or_else(String::new, |file| format!("{file}: "));

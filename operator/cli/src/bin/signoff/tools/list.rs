@@ -33,9 +33,9 @@ pub(super) async fn list_servers(options: &Tools, target: &ToolTarget) -> anyhow
     let secrets = options.secrets_dir.as_ref().map_or_else(LocalSecrets::default, LocalSecrets::in_folder);
     let mut listed = Vec::new();
     for server in &target.servers {
-        let (asked, host) = address_server(server, &target.secrets, &secrets).await?;
+        let (tool_server, host) = resolve_server(server, &target.secrets, &secrets).await?;
         terminal::progress(&format!("asking {host} for its tools..."));
-        match client.list(&asked, options.timeout).await {
+        match client.list(&tool_server, options.timeout).await {
             Ok((catalogue, protocol)) => {
                 listed.push(ListedServer { server: server.clone(), protocol: protocol.version(), catalogue });
             }
@@ -46,8 +46,8 @@ pub(super) async fn list_servers(options: &Tools, target: &ToolTarget) -> anyhow
     Ok(listed)
 }
 
-/// Returns a server with its key, as the client needs it, and its host for messages.
-async fn address_server(
+/// Reads the key of a server. Returns the server and the key as the client needs them, and the host for messages.
+async fn resolve_server(
     server: &Server,
     entries: &[SecretEntry],
     secrets: &LocalSecrets,

@@ -27,10 +27,10 @@ pub(super) fn print(
     workflow: Option<&Workflow>,
     is_selected: impl Fn(&str) -> bool,
 ) -> anyhow::Result<()> {
-    let all: Catalogues = listed.iter().map(|listed| (listed.server.name.clone(), listed.catalogue.clone())).collect();
-    let flow = workflow.map(|workflow| server_flow(workflow, &all));
+    let catalogues: Catalogues = listed.iter().map(|listed| (listed.server.name.clone(), listed.catalogue.clone())).collect();
+    let flow = workflow.map(|workflow| server_flow(workflow, &catalogues));
     // A server that could not be asked has its own note already.
-    let missing = workflow.map(|workflow| server_tools::missing(&workflow.spec, &all)).unwrap_or_default();
+    let missing = workflow.map(|workflow| server_tools::missing(&workflow.spec, &catalogues)).unwrap_or_default();
     let page = match format {
         Format::Json => {
             let servers: Vec<Value> = listed.iter().map(|listed| render_object(listed, &is_selected)).collect();
@@ -47,9 +47,9 @@ pub(super) fn print(
 }
 
 /// Returns the flow of a Workflow, in which agents keep only the tools of the listed servers.
-fn server_flow(workflow: &Workflow, all: &Catalogues) -> Flow {
-    let mut flow = Flow::with_catalogues(workflow, all);
-    let is_of_server = |name: &str| name.split_once('.').is_some_and(|(server, _)| all.contains_key(server));
+fn server_flow(workflow: &Workflow, catalogues: &Catalogues) -> Flow {
+    let mut flow = Flow::with_catalogues(workflow, catalogues);
+    let is_of_server = |name: &str| name.split_once('.').is_some_and(|(server, _)| catalogues.contains_key(server));
     for agent in &mut flow.agents {
         agent.tools.retain(|tool| is_of_server(&tool.name));
     }

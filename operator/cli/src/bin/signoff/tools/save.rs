@@ -19,8 +19,11 @@ pub(super) fn save_catalogues(file: &Path, force: bool, all: &Catalogues) -> any
     Ok(())
 }
 
-/// Writes the digests of the definitions into the pins of their servers, for the tools that the run has and that
-/// `is_selected` selects.
+/// Pins the definitions of the tools that the run has and that `is_selected` selects: writes the digests into the file
+/// of the Workflow. Prints each definition that is newly pinned.
+///
+/// # Errors
+/// The file is not UTF-8, was changed since it was read as `text`, or cannot be written.
 pub(super) fn save_pins(
     file: &Path,
     text: &str,
@@ -31,7 +34,7 @@ pub(super) fn save_pins(
         return Ok(());
     }
     let name = texts::display_path(file);
-    let failed = |why: &str| Exit::Output.because(format!("{name}: {}", one_line(why, 1000)));
+    let output_failure = |why: &str| Exit::Output.because(format!("{name}: {}", one_line(why, 1000)));
     let (mut edited, mut pinned) = (text.to_owned(), Vec::new());
     for ListedServer { server, catalogue, .. } in listed {
         let tools = catalogue.tools().iter().filter(|tool| server.has(tool.name()) && is_selected(tool.name()));
@@ -40,7 +43,7 @@ pub(super) fn save_pins(
         if pins.is_empty() {
             continue;
         }
-        edited = with_pins(&edited, &server.name, &pins).map_err(|why| failed(&why))?;
+        edited = with_pins(&edited, &server.name, &pins).map_err(|why| output_failure(&why))?;
         let is_new = |pin: &&ToolPin| server.pin(&pin.tool) != Some(&pin.definition);
         for pin in pins.iter().filter(is_new) {
             let (name, definition) =
@@ -54,11 +57,11 @@ pub(super) fn save_pins(
         return Ok(());
     }
     // A file in another encoding would be written back in UTF-8.
-    if fs::read(file).map_err(|why| failed(&why.to_string()))? != text.as_bytes() {
+    if fs::read(file).map_err(|why| output_failure(&why.to_string()))? != text.as_bytes() {
         let why = "it is not in UTF-8 without a byte order mark, or was changed meanwhile: nothing was written";
-        return Err(failed(why));
+        return Err(output_failure(why));
     }
-    replace(file, &edited).map_err(|why| failed(&format!("it cannot be written: {why}")))?;
+    replace(file, &edited).map_err(|why| output_failure(&format!("it cannot be written: {why}")))?;
     terminal::note(&format!(
         "{name}: pinned {}. A pinned tool runs unasked where no gate asks: review the definitions before you commit them",
         pinned.join(", ")
