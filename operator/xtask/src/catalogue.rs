@@ -48,22 +48,22 @@ pub(crate) fn page() -> Result<String> {
             let base = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if base.ends_with(".yaml") && !base.ends_with(".answers.yaml") {
                 let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-                groups.entry(name.clone()).or_default().insert(base, shows(&text)?);
+                groups.entry(name.clone()).or_default().insert(base, first_sentence(&text)?);
             }
         }
     }
     let mut page = HEAD.to_owned();
     for (group, files) in groups {
         page.push_str(&format!("| **{group}** | |\n"));
-        for (file, shows) in files {
-            page.push_str(&format!("| [{group}/{file}]({group}/{file}) | {shows} |\n"));
+        for (file, sentence) in files {
+            page.push_str(&format!("| [{group}/{file}]({group}/{file}) | {sentence} |\n"));
         }
     }
     Ok(page)
 }
 
 /// Returns the first sentence of a file's comment.
-fn shows(text: &str) -> Result<String> {
+fn first_sentence(text: &str) -> Result<String> {
     let lines =
         text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).take_while(|line| !line.is_empty());
     let paragraph = lines.collect::<Vec<_>>().join(" ");

@@ -11,22 +11,23 @@ use signoff_tests::say;
 
 use crate::demo::exports;
 
+/// Starts the control plane, prints the variables and contexts with which to use it, and waits for Ctrl-C.
 pub(crate) fn run() -> Result<ExitCode> {
-    let plugin = plugin()?;
+    let plugin = build_plugin()?;
     tokio::runtime::Runtime::new()?.block_on(async {
         say::step("starting the control plane and installing the chart");
         let cluster = Cluster::own().await?;
         cluster.install(&[]).await?;
         let file = cluster.folder().join("shared.json");
         cluster.hand_over(&file)?;
-        let cast: Vec<_> = CAST.iter().map(|person| person.name).collect();
+        let people: Vec<_> = CAST.iter().map(|person| person.name).collect();
         say::result(&format!("export {SHARED}={}", file.display()));
         let kubectl = cluster.clients().kubectl.parent();
         let folders: Vec<&Path> = [Some(plugin.as_path()), kubectl].into_iter().flatten().collect();
         say::result(exports(cluster.kubeconfig(), &folders).trim_end());
         say::step(&format!(
             "contexts: {}; cluster tests: cargo test -p signoff-tests --test cluster; Ctrl-C ends it",
-            cast.join(", ")
+            people.join(", ")
         ));
         tokio::signal::ctrl_c().await?;
         Ok(ExitCode::SUCCESS)
@@ -34,7 +35,7 @@ pub(crate) fn run() -> Result<ExitCode> {
 }
 
 /// Builds the plugin, and returns the folder in which it is.
-fn plugin() -> Result<PathBuf> {
+fn build_plugin() -> Result<PathBuf> {
     say::step("building the plugin");
     if !succeeds(&mut cargo(&["build", "--package", "signoff-cli", "--bins"]))? {
         bail!("the plugin does not build");

@@ -76,20 +76,20 @@ pub(crate) struct DemoOptions {
 
 /// Plays the demo of these options. An act with an unexpected result is an error.
 pub(crate) fn run(options: DemoOptions) -> Result<ExitCode> {
-    let manned = !options.script && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let is_manned = !options.script && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if options.pods {
-        return pods::run(manned);
+        return pods::run(is_manned);
     }
     if options.agents {
-        return agents::run(manned, options.keep);
+        return agents::run(is_manned, options.keep);
     }
     if options.inbox {
         return inbox::run(options.script, options.pictures);
     }
     let programs = build()?;
-    let named = options.kubeconfig.zip(options.context);
+    let user_cluster = options.kubeconfig.zip(options.context);
     // Builds the control plane or the clients if they are missing.
-    match named {
+    match user_cluster {
         None => drop(binary()?),
         Some(_) => drop(clients()?),
     }
@@ -98,13 +98,13 @@ pub(crate) fn run(options: DemoOptions) -> Result<ExitCode> {
     let started = Instant::now();
     tokio::runtime::Runtime::new()?.block_on(async {
         let outcome = tokio::select! {
-            outcome = play_quickstart(named, model, programs, manned, started) => outcome,
+            outcome = play_quickstart(user_cluster, model, programs, is_manned, started) => outcome,
             _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started has been stopped"),
         };
         let letters = outcome?;
         if options.keep {
             let letterbox = format!("The letter box is {}", letters.letterbox.url());
-            show::kept(&letters.harness, "examples/gates/quorum.yaml", &letterbox);
+            show::print_contexts(&letters.harness, "examples/gates/quorum.yaml", &letterbox);
             keep_running(&letters.harness).await?;
         }
         letters.harness.clear().await?;
@@ -121,15 +121,16 @@ fn build() -> Result<PathBuf> {
     Ok(metadata()?.target_directory.join("debug"))
 }
 
+/// Starts the quickstart on a cluster, and plays its acts. After an error, prints the end of the operator's log.
 async fn play_quickstart(
-    named: Option<(PathBuf, String)>,
+    user_cluster: Option<(PathBuf, String)>,
     model: Option<Model>,
     programs: PathBuf,
-    manned: bool,
+    is_manned: bool,
     started: Instant,
 ) -> Result<Letters> {
-    let mut letters = Letters::set(named, model, &programs, started).await?;
-    match play::play(&letters, manned, started).await {
+    let mut letters = Letters::start(user_cluster, model, &programs, started).await?;
+    match play::play(&letters, is_manned, started).await {
         Ok(()) => Ok(letters),
         Err(error) => {
             letters.harness.report_failure().await;
@@ -138,7 +139,7 @@ async fn play_quickstart(
     }
 }
 
-/// Waits for Ctrl-C, and renews the operator's token until then.
+/// Renews the operator's token regularly until Ctrl-C.
 async fn keep_running(harness: &Harness) -> Result<()> {
     loop {
         tokio::select! {

@@ -31,20 +31,20 @@ pub(crate) fn run(out: &Path) -> Result<ExitCode> {
         fs::remove_dir_all(&source).with_context(|| source.display().to_string())?;
     }
     let summary = fs::read_to_string(root().join(SUMMARY)).context(SUMMARY)?;
-    let pages = linked(&summary, Path::new(SUMMARY));
+    let pages = find_linked_files(&summary, Path::new(SUMMARY));
     for page in &pages {
         let text = fs::read_to_string(root().join(page)).with_context(|| page.display().to_string())?;
         copy(page, &source)?;
-        for file in linked(&text, page).difference(&pages) {
+        for file in find_linked_files(&text, page).difference(&pages) {
             // A link to a folder has no file to copy. The contract tests check that every link has a target.
             if root().join(file).is_file() {
                 copy(file, &source)?;
             }
         }
     }
-    fs::write(source.join("SUMMARY.md"), from_the_root(&summary))?;
+    fs::write(source.join("SUMMARY.md"), link_from_root(&summary))?;
     fs::write(folder.join("book.toml"), SETTINGS)?;
-    let program = MDBOOK.program()?;
+    let program = MDBOOK.ensure_installed()?;
     let out = std::path::absolute(out)?;
     let mut build = Command::new(program);
     surround(build.arg("build").arg("--dest-dir").arg(&out).arg(&folder));
@@ -70,15 +70,15 @@ fn copy(file: &Path, into: &Path) -> Result<()> {
 }
 
 /// Returns the files of the repository that a page links to, from the repository's root.
-fn linked(text: &str, page: &Path) -> BTreeSet<PathBuf> {
+fn find_linked_files(text: &str, page: &Path) -> BTreeSet<PathBuf> {
     let folder = page.parent().unwrap_or(Path::new(""));
     let file =
-        |link: &String| link.split('#').next().filter(|file| !file.is_empty()).map(|file| normal(&folder.join(file)));
+        |link: &String| link.split('#').next().filter(|file| !file.is_empty()).map(|file| normalize(&folder.join(file)));
     links(text).iter().filter_map(file).collect()
 }
 
 /// Returns a path without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
+fn normalize(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut path, component| {
         match component {
             Component::ParentDir => {
@@ -91,12 +91,12 @@ fn normal(path: &Path) -> PathBuf {
     })
 }
 
-/// Returns the summary with its links from the repository's root, where mdBook finds the pages.
-fn from_the_root(summary: &str) -> String {
+/// Returns the summary with links that begin at the repository's root, where mdBook finds the pages.
+fn link_from_root(summary: &str) -> String {
     let line = |line: &str| match line.split_once("](") {
         Some((title, target)) => {
             let target = target.trim_end_matches(')');
-            format!("{title}]({})\n", normal(&Path::new("docs").join(target)).display())
+            format!("{title}]({})\n", normalize(&Path::new("docs").join(target)).display())
         }
         None => format!("{line}\n"),
     };
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn links_are_files_of_the_repository_without_anchors_and_sites() {
         let text = "[a](../README.md#top) [b](https://example.com/x) [c](#here) [d](concepts/verdicts.md)";
-        let found = linked(text, Path::new("docs/security.md"));
+        let found = find_linked_files(text, Path::new("docs/security.md"));
         assert_eq!(found, [PathBuf::from("README.md"), PathBuf::from("docs/concepts/verdicts.md")].into());
     }
 
@@ -118,6 +118,6 @@ mod tests {
     fn a_summary_from_the_root_names_the_same_pages() {
         let summary = "# Summary\n\n[Signoff](../README.md)\n\n- [Patterns](patterns/README.md)\n  - [Chain](patterns/chain.md)\n";
         let expected = "# Summary\n\n[Signoff](README.md)\n\n- [Patterns](docs/patterns/README.md)\n  - [Chain](docs/patterns/chain.md)\n";
-        assert_eq!(from_the_root(summary), expected);
+        assert_eq!(link_from_root(summary), expected);
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use signoff_tests::cargo::root;
 
-use crate::sources::sources;
+use crate::sources::find_sources;
 
 /// The page, from the repository's root.
 pub(crate) const PAGE: &str = "docs/glossary.md";
@@ -32,10 +32,10 @@ pub(crate) fn page() -> Result<String> {
     for (title, folder) in CRATES {
         page.push_str(&format!("\n## {title}\n\n| type | in `{folder}` | |\n|---|---|---|\n"));
         let mut types = Vec::new();
-        for file in sources(&root().join(folder))? {
+        for file in find_sources(&root().join(folder))? {
             let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
             let place = file.strip_prefix(root().join(folder))?.display().to_string();
-            types.extend(types_of(&text, &place)?);
+            types.extend(find_types(&text, &place)?);
         }
         types.sort();
         for (name, place, sentence) in types {
@@ -46,20 +46,20 @@ pub(crate) fn page() -> Result<String> {
 }
 
 /// Returns name, file and first sentence of each type that is declared at the beginning of a line.
-fn types_of(text: &str, file: &str) -> Result<Vec<(String, String, String)>> {
-    let (mut types, mut words) = (Vec::new(), Vec::new());
+fn find_types(text: &str, file: &str) -> Result<Vec<(String, String, String)>> {
+    let (mut types, mut documentation) = (Vec::new(), Vec::new());
     for line in text.lines() {
-        if let Some(words_of_line) = line.strip_prefix("///") {
-            words.push(words_of_line.trim());
+        if let Some(sentence_part) = line.strip_prefix("///") {
+            documentation.push(sentence_part.trim());
             continue;
         }
         // Attributes are between the documentation and the type.
-        if line.starts_with("#[") || (!words.is_empty() && line.starts_with([' ', ')'])) {
+        if line.starts_with("#[") || (!documentation.is_empty() && line.starts_with([' ', ')'])) {
             continue;
         }
-        let documented = std::mem::take(&mut words);
+        let type_documentation = std::mem::take(&mut documentation);
         let Some(name) = type_name(line) else { continue };
-        let sentence = first_sentence(&documented);
+        let sentence = first_sentence(&type_documentation);
         ensure!(!sentence.is_empty(), "{file}: {name} has no documentation; say in one sentence what it is");
         types.push((name.to_owned(), file.to_owned(), sentence));
     }
@@ -89,13 +89,13 @@ mod tests {
     #[test]
     fn a_type_is_listed_with_the_first_sentence_of_its_documentation() {
         let text = "/// A vote of [`Person`]. More.\n#[derive(\n    Debug,\n)]\npub(crate) struct Vote<'v> {\n    /// Inner.\n    pub a: u8,\n}\n\n/// Not a type.\npub fn f() {}\nstruct Private;\n";
-        let found = types_of(text, "tally.rs").unwrap();
+        let found = find_types(text, "tally.rs").unwrap();
         assert_eq!(found, [("Vote".to_owned(), "tally.rs".to_owned(), "A vote of `Person`.".to_owned())]);
     }
 
     #[test]
     fn a_type_without_documentation_is_an_error_that_names_it() {
-        let error = types_of("pub enum Bare {}\n", "a.rs").unwrap_err();
+        let error = find_types("pub enum Bare {}\n", "a.rs").unwrap_err();
         assert!(error.to_string().contains("a.rs: Bare"), "{error}");
     }
 }

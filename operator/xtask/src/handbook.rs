@@ -45,22 +45,22 @@ enum Language {
 /// An example that cannot be parsed.
 pub(crate) fn page() -> Result<String, LanguageError> {
     let mut page = String::from(OPENING);
-    let shown: Vec<String> = names().into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let shown: Vec<String> = example_names().into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let _ = write!(page, "\n```yaml\n{}\n```\n", shown.join("\n"));
     page.push_str("\n## Templates\n\n");
     page.push_str(templates::INTRO);
     for section in templates::SECTIONS {
-        table(&mut page, section, Language::Template)?;
+        write_table(&mut page, section, Language::Template)?;
     }
-    limits(&mut page, "Limits of templates", &templates::limits());
+    write_limits(&mut page, "Limits of templates", &templates::limits());
     page.push_str(BEYOND_A_LIMIT);
     page.push_str("\n## Conditions\n\n");
     page.push_str(conditions::INTRO);
     for section in conditions::SECTIONS {
-        table(&mut page, section, Language::Condition)?;
+        write_table(&mut page, section, Language::Condition)?;
     }
-    limits(&mut page, "Limits of conditions", &conditions::limits());
-    table(&mut page, &conditions::EDGES, Language::Condition)?;
+    write_limits(&mut page, "Limits of conditions", &conditions::limits());
+    write_table(&mut page, &conditions::EDGES, Language::Condition)?;
     Ok(page)
 }
 
@@ -83,7 +83,7 @@ All examples see these names:
 ";
 
 /// Returns the names that the examples see, each with its value.
-fn names() -> Vec<(&'static str, serde_json::Value)> {
+fn example_names() -> Vec<(&'static str, serde_json::Value)> {
     vec![
         (
             "inputs",
@@ -101,9 +101,9 @@ fn step(name: &str, response: &str) -> serde_json::Value {
     json!({"name": name, "status": "succeeded", "response": response})
 }
 
-fn scope() -> Scope {
+fn build_scope() -> Scope {
     let mut scope = Scope::new();
-    for (name, value) in names() {
+    for (name, value) in example_names() {
         if let (Some(records), "steps") = (value.as_array(), name) {
             let named =
                 |record: &serde_json::Value| (record["name"].as_str().unwrap_or_default().to_owned(), record.clone());
@@ -115,7 +115,7 @@ fn scope() -> Scope {
     scope
 }
 
-fn table(page: &mut String, section: &Section, language: Language) -> Result<(), LanguageError> {
+fn write_table(page: &mut String, section: &Section, language: Language) -> Result<(), LanguageError> {
     let _ = write!(page, "\n### {}\n\n", section.title);
     if !section.intro.is_empty() {
         let _ = write!(page, "{}\n\n", section.intro);
@@ -123,20 +123,20 @@ fn table(page: &mut String, section: &Section, language: Language) -> Result<(),
     page.push_str("| | | example | gives |\n|---|---|---|---|\n");
     for entry in section.entries {
         let words: Vec<String> = entry.words.split_whitespace().map(code).collect();
-        let result = result(entry.example, language)?;
+        let result = evaluate_example(entry.example, language)?;
         let _ = writeln!(page, "| {} | {} | {} | {result} |", words.join(", "), entry.what, code(entry.example));
     }
     Ok(())
 }
 
 /// Returns the result of an example: its value, or the error.
-fn result(example: &str, language: Language) -> Result<String, LanguageError> {
-    let scope = scope();
-    let given = match language {
+fn evaluate_example(example: &str, language: Language) -> Result<String, LanguageError> {
+    let scope = build_scope();
+    let outcome = match language {
         Language::Template => Template::parse(example, "")?.render(&scope),
         Language::Condition => Condition::parse(example, "")?.evaluate_value(&scope).map(|value| value.to_string()),
     };
-    Ok(match given {
+    Ok(match outcome {
         Ok(value) => code(&value),
         Err(why) => format!("an error: {}", text::display(&why.problem(), 200).replace('|', "\\|")),
     })
@@ -154,7 +154,7 @@ fn code(source: &str) -> String {
     }
 }
 
-fn limits(page: &mut String, title: &str, limits: &[(&str, String)]) {
+fn write_limits(page: &mut String, title: &str, limits: &[(&str, String)]) {
     let _ = write!(page, "\n### {title}\n\n| what | at most |\n|---|---|\n");
     for (what, most) in limits {
         let _ = writeln!(page, "| {what} | {most} |");
@@ -162,7 +162,7 @@ fn limits(page: &mut String, title: &str, limits: &[(&str, String)]) {
 }
 
 /// Returns a number of bytes with its unit.
-pub(crate) fn bytes(bytes: usize) -> String {
+pub(crate) fn format_bytes(bytes: usize) -> String {
     match bytes {
         mebibytes if mebibytes % (1 << 20) == 0 => format!("{} MiB", mebibytes >> 20),
         kibibytes if kibibytes % (1 << 10) == 0 => format!("{} KiB", kibibytes >> 10),
@@ -171,7 +171,7 @@ pub(crate) fn bytes(bytes: usize) -> String {
 }
 
 /// Returns a number with commas.
-pub(crate) fn count(number: u64) -> String {
+pub(crate) fn format_count(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
@@ -208,7 +208,7 @@ mod tests {
         let all = sections.chain(conditions::SECTIONS.iter().map(|s| (*s, Language::Condition)));
         for (section, language) in all.chain([(&conditions::EDGES, Language::Condition)]) {
             for Entry { words, what, example } in section.entries {
-                let result = result(example, language).unwrap();
+                let result = evaluate_example(example, language).unwrap();
                 assert_eq!(
                     result.starts_with("an error"),
                     what.ends_with("is an error"),
@@ -233,9 +233,9 @@ mod tests {
     fn the_page_is_the_same_each_time() {
         assert_eq!(page().unwrap(), page().unwrap());
         assert_eq!(
-            (bytes(16 << 10), bytes(1 << 20), bytes(700)),
+            (format_bytes(16 << 10), format_bytes(1 << 20), format_bytes(700)),
             ("16 KiB".into(), "1 MiB".into(), "700 bytes".into())
         );
-        assert_eq!((count(24), count(1024), count(1_000_000)), ("24".into(), "1,024".into(), "1,000,000".into()));
+        assert_eq!((format_count(24), format_count(1024), format_count(1_000_000)), ("24".into(), "1,024".into(), "1,000,000".into()));
     }
 }

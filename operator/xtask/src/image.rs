@@ -27,7 +27,7 @@ pub(crate) struct ImageOptions {
 
 /// Builds the programs and writes the image.
 pub(crate) fn run(options: &ImageOptions) -> Result<ExitCode> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let target = metadata()?.target_directory;
     let out = options.out.clone().unwrap_or_else(|| target.join("image"));
     let layout = if options.debug_build {
@@ -43,22 +43,25 @@ pub(crate) fn run(options: &ImageOptions) -> Result<ExitCode> {
         let folder = target.join("shipped").join(platform.name());
         let (operator, page) = (OPERATOR.build(&platform, &folder)?, PAGE.build(&platform, &folder)?);
         say::step(&format!("their symbols are in {}", shown(&folder)));
-        of_release(&operator, &page, &release::licences()?)?
+        release_layout(&operator, &page, &release::licences()?)?
     };
-    replace(&out, "oci-layout", |folder| layout.write(folder))?;
+    replace_folder(&out, "oci-layout", |folder| layout.write(folder))?;
     let (size, named) = (megabytes(layout.bytes()), layout.named());
-    say::step(&format!("{size} MB in {:.0} s", begun.elapsed().as_secs_f64()));
+    say::step(&format!("{size} MB in {:.0} s", started.elapsed().as_secs_f64()));
     say::result(&format!("{} {} {}", shown(&out), named.name, named.digest));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the image of the release programs, with the texts of the licences of its parts.
-pub(crate) fn of_release(operator: &Path, page: &Path, licences: &str) -> Result<Layout> {
+pub(crate) fn release_layout(operator: &Path, page: &Path, licences: &str) -> Result<Layout> {
     operator_image(operator, page)?.text("LICENSES.txt", licences)?.gzipped().layout(OPERATOR_IMAGE)
 }
 
-/// Writes a folder again, in place of an earlier one with the file `mark` in it; any other content is left alone.
-pub(crate) fn replace(folder: &Path, mark: &str, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+/// Writes a folder again, and replaces an earlier folder only after `write` has succeeded.
+///
+/// # Errors
+/// The folder has content, but no file `mark` of an earlier run, or it cannot be written.
+pub(crate) fn replace_folder(folder: &Path, mark: &str, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let is_empty = !folder.exists() || fs::read_dir(folder)?.next().is_none();
     ensure!(
         is_empty || folder.join(mark).is_file(),
@@ -83,13 +86,13 @@ mod tests {
 
     use std::fs;
 
-    use super::replace;
+    use super::replace_folder;
 
     #[test]
     fn a_folder_of_an_earlier_run_is_replaced_and_any_other_is_left_alone() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("deep/out");
-        let write = |name: &'static str| replace(&folder, "mark", move |at| Ok(fs::write(at.join(name), "")?));
+        let write = |name: &'static str| replace_folder(&folder, "mark", move |at| Ok(fs::write(at.join(name), "")?));
         write("mark").unwrap();
         write("other").unwrap();
         assert!(!folder.join("mark").exists() && folder.join("other").exists());

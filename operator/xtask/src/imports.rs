@@ -58,6 +58,7 @@ impl Imports {
         self.tests.extend(other.tests);
     }
 
+    /// Records the imports among tokens, in the module `inline` of the file.
     fn scan(&mut self, tokens: TokenStream, inline: &[String]) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
@@ -80,7 +81,7 @@ impl Imports {
                     _ => at + 1,
                 },
                 TokenTree::Ident(_) => {
-                    let (segments, end) = path(&tokens, at);
+                    let (segments, end) = read_path(&tokens, at);
                     // A path after `::` continues a type, such as in `<T as A>::B::c`.
                     let is_continuation = at > 1 && tokens[at - 2..at].iter().all(|token| is_mark(token, ':'));
                     if segments.len() > 1 && !is_continuation {
@@ -121,7 +122,7 @@ impl Imports {
 
     /// Records the paths of a `use` declaration, one for each leaf.
     fn add_use(&mut self, tokens: &[TokenTree], before: &[String], inline: &[String]) {
-        let (own, end) = path(tokens, 0);
+        let (own, end) = read_path(tokens, 0);
         let segments = [before, &own].concat();
         if let Some(TokenTree::Group(group)) = tokens.get(end) {
             let inner: Vec<TokenTree> = group.stream().into_iter().collect();
@@ -146,7 +147,7 @@ impl Imports {
 }
 
 /// Returns the segments of a path that begins at `at`, and the position after it.
-fn path(tokens: &[TokenTree], at: usize) -> (Vec<String>, usize) {
+fn read_path(tokens: &[TokenTree], at: usize) -> (Vec<String>, usize) {
     let (mut segments, mut at) = (Vec::new(), at);
     while let Some(TokenTree::Ident(segment)) = tokens.get(at) {
         segments.push(segment.to_string());
@@ -168,18 +169,18 @@ fn is_block(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
 }
 
-/// Returns whether a token is the `(in crate::a)` of a visibility, which imports nothing.
+/// Whether a token is the `(in crate::a)` of a visibility, which imports nothing.
 fn is_visibility(token: Option<&TokenTree>) -> bool {
     let Some(TokenTree::Group(group)) = token else { return false };
     matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(word)) if word == "in")
 }
 
-/// Returns whether a token is the `[cfg(test)]` of an attribute, also as one of `all`.
+/// Whether a token is the `[cfg(test)]` of an attribute, also as a condition of `all`.
 fn is_test(token: Option<&TokenTree>) -> bool {
     let Some(TokenTree::Group(attribute)) = token else { return false };
     let text: String = attribute.stream().to_string().split_whitespace().collect();
     let all = text.strip_prefix("cfg(all(").and_then(|all| all.strip_suffix("))"));
-    text == "cfg(test)" || all.is_some_and(|all| all.split(',').any(|one| one == "test"))
+    text == "cfg(test)" || all.is_some_and(|all| all.split(',').any(|condition| condition == "test"))
 }
 
 #[cfg(test)]

@@ -25,19 +25,19 @@ pub(crate) fn run() -> Tally {
             false
         });
         say::result(&format!("check {name} ... {}", if passed { "ok" } else { "FAILED" }));
-        tally.check(&format!("lint: {name}"), passed);
+        tally.count_check(&format!("lint: {name}"), passed);
     };
     say::step("lint");
     check("formatted (cargo fmt)", succeeds(&mut cargo(&["fmt", "--all", "--", "--check", "-l"])));
     check("generated files are current (cargo xtask codegen)", codegen::is_current());
     check(
         "crates depend only on those to their left",
-        metadata().map(|metadata| found_none(arrows::problems(&metadata))),
+        metadata().map(|metadata| report_problems(arrows::find_problems(&metadata))),
     );
-    check("no import circle of more than three modules", circles::problems().map(found_none));
-    check("every build has the same features of dependencies", features::problems().map(found_none));
+    check("no import circle of more than three modules", circles::find_problems().map(report_problems));
+    check("every build has the same features of dependencies", features::find_problems().map(report_problems));
     for (rule, problems) in tidy::rules().chain(counted::rules()) {
-        check(rule, problems.map(found_none));
+        check(rule, problems.map(report_problems));
     }
     check(
         "no lint of clippy's",
@@ -51,7 +51,8 @@ pub(crate) fn run() -> Tally {
     tally
 }
 
-fn found_none(problems: Vec<String>) -> bool {
+/// Prints the problems. Returns whether there are none.
+fn report_problems(problems: Vec<String>) -> bool {
     for problem in &problems {
         say::problem(problem);
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use signoff_tests::cargo::root;
 
-use crate::sources::sources;
+use crate::sources::find_sources;
 
 /// The snapshot, from the repository's root.
 pub(crate) const SNAPSHOT: &str = "tests/contract/snapshots/messages.txt";
@@ -45,7 +45,7 @@ const UNSEEN_METHODS: [&str; 2] = ["expect", "expect_err"];
 ///
 /// # Errors
 /// A source file that cannot be read.
-pub(crate) fn snapshot() -> Result<String> {
+pub(crate) fn render_snapshot() -> Result<String> {
     let operator = root().join("operator");
     let mut crates = Vec::new();
     for entry in fs::read_dir(&operator).with_context(|| operator.display().to_string())? {
@@ -57,11 +57,11 @@ pub(crate) fn snapshot() -> Result<String> {
     for name in crates {
         let folder = operator.join(&name).join("src");
         let mut listed = Vec::new();
-        for file in sources(&folder)? {
+        for file in find_sources(&folder)? {
             let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            listed.push((file.clone(), messages(&text).with_context(|| file.display().to_string())?));
+            listed.push((file.clone(), find_messages(&text).with_context(|| file.display().to_string())?));
         }
-        for file in templates(&folder.join("policies/templates"))? {
+        for file in list_templates(&folder.join("policies/templates"))? {
             let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
             listed.push((file.clone(), template_messages(&text)));
         }
@@ -74,7 +74,7 @@ pub(crate) fn snapshot() -> Result<String> {
 }
 
 /// Returns the templates of a crate's admission policies, if it has any.
-fn templates(folder: &Path) -> Result<BTreeSet<std::path::PathBuf>> {
+fn list_templates(folder: &Path) -> Result<BTreeSet<std::path::PathBuf>> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
         found.insert(entry?.path());
@@ -87,36 +87,37 @@ fn templates(folder: &Path) -> Result<BTreeSet<std::path::PathBuf>> {
 fn template_messages(text: &str) -> Vec<String> {
     let message = |line: &str| {
         let line = line.trim().trim_start_matches("- ");
-        let said = line.strip_prefix("message: ").or_else(|| line.strip_prefix("messageExpression: "));
-        let chosen = || {
+        let field = line.strip_prefix("message: ").or_else(|| line.strip_prefix("messageExpression: "));
+        let choice_text = || {
             // A choice among texts may be in parentheses, and ends with the next condition or the empty text.
             let text = line.strip_prefix('(').unwrap_or(line);
             let choice = text.split_once(" ? ").filter(|_| !text.starts_with('\''));
             let text = choice.map_or(text, |(_, text)| text);
             let text = text.trim_end_matches(" : ''").trim_end_matches([' ', ':']);
-            let opened = text.matches('(').count();
-            let text = if text.matches(')').count() > opened { text.trim_end_matches(')') } else { text };
+            let open_brackets = text.matches('(').count();
+            let text = if text.matches(')').count() > open_brackets { text.trim_end_matches(')') } else { text };
             let is_sentence = text.starts_with('\'')
                 && text.len() > 20
                 && !["&&", "||", "'f:"].iter().any(|part| text.contains(part));
             Some(text).filter(|_| is_sentence)
         };
-        Some(said.or_else(chosen)?.trim_matches('"').to_owned())
+        Some(field.or_else(choice_text)?.trim_matches('"').to_owned())
     };
     text.lines().filter_map(message).collect()
 }
 
 /// Returns the messages of a source file, each once.
-fn messages(text: &str) -> Result<Vec<String>> {
+fn find_messages(text: &str) -> Result<Vec<String>> {
     let stream: TokenStream = text.parse().map_err(|error| anyhow!("not Rust: {error}"))?;
     let mut found = Vec::new();
-    visit(stream, &mut found);
+    read_tokens(stream, &mut found);
     let mut seen = BTreeSet::new();
     found.retain(|message| seen.insert(message.clone()));
     Ok(found)
 }
 
-fn visit(stream: TokenStream, found: &mut Vec<String>) {
+/// Adds the messages among tokens, except those of logs, assertions and tests.
+fn read_tokens(stream: TokenStream, found: &mut Vec<String>) {
     let tokens: Vec<TokenTree> = stream.into_iter().collect();
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
@@ -126,7 +127,7 @@ fn visit(stream: TokenStream, found: &mut Vec<String>) {
                 at += usize::from(is_mark(tokens.get(at), '!'));
                 let Some(TokenTree::Group(attribute)) = tokens.get(at) else { continue };
                 at += 1;
-                if attributed(attribute.stream(), found) {
+                if read_attribute(attribute.stream(), found) {
                     at = end_of_item(&tokens, at);
                 }
             }
@@ -137,38 +138,38 @@ fn visit(stream: TokenStream, found: &mut Vec<String>) {
                 if is_macro && UNSEEN_MACROS.contains(&name.as_str()) {
                     at += 2;
                 } else if is_macro {
-                    formatted(group.stream(), found);
+                    read_macro(group.stream(), found);
                     at += 2;
                 } else if UNSEEN_METHODS.contains(&name.as_str()) {
                     at += 1;
                 }
             }
-            TokenTree::Group(group) => visit(group.stream(), found),
+            TokenTree::Group(group) => read_tokens(group.stream(), found),
             TokenTree::Literal(literal) => found.extend(text_of(&literal.to_string()).filter(|text| is_message(text))),
             TokenTree::Punct(_) => {}
         }
     }
 }
 
-/// Takes the messages out of an attribute. Returns whether the next item is compiled for tests only.
-fn attributed(attribute: TokenStream, found: &mut Vec<String>) -> bool {
+/// Adds the messages of an attribute. Returns whether the next item is compiled for tests only.
+fn read_attribute(attribute: TokenStream, found: &mut Vec<String>) -> bool {
     let words = attribute.to_string();
     if words.starts_with("error") {
-        visit(attribute, found);
+        read_tokens(attribute, found);
     } else if words.starts_with("x_kube") {
-        rule_messages(attribute, found);
+        read_rules(attribute, found);
     }
     words.starts_with("cfg") && !words.starts_with("cfg_attr") && words.contains("test") && !words.contains("not")
 }
 
-/// Takes the messages out of the validation rules of a custom resource: `Rule::new(…).message("…")`.
-fn rule_messages(stream: TokenStream, found: &mut Vec<String>) {
+/// Adds the messages of the validation rules of a custom resource: `Rule::new(…).message("…")`.
+fn read_rules(stream: TokenStream, found: &mut Vec<String>) {
     let mut is_text = false;
     for token in stream {
         match token {
             TokenTree::Ident(name) => is_text = name == "message",
-            TokenTree::Group(group) if is_text => visit(group.stream(), found),
-            TokenTree::Group(group) => rule_messages(group.stream(), found),
+            TokenTree::Group(group) if is_text => read_tokens(group.stream(), found),
+            TokenTree::Group(group) => read_rules(group.stream(), found),
             _ => {}
         }
     }
@@ -183,8 +184,8 @@ fn end_of_item(tokens: &[TokenTree], at: usize) -> usize {
     tokens.iter().skip(at).position(is_end).map_or(tokens.len(), |length| at + length + 1)
 }
 
-/// Takes the messages out of a macro's arguments. Each `{}` shows the argument that fills it.
-fn formatted(arguments: TokenStream, found: &mut Vec<String>) {
+/// Adds the messages of a macro's arguments. Each `{}` shows the argument that fills it.
+fn read_macro(arguments: TokenStream, found: &mut Vec<String>) {
     let tokens: Vec<TokenTree> = arguments.clone().into_iter().collect();
     let arguments: Vec<&[TokenTree]> = tokens.split(|token| is_mark(Some(token), ',')).collect();
     let text = |argument: &&[TokenTree]| match argument {
@@ -196,9 +197,9 @@ fn formatted(arguments: TokenStream, found: &mut Vec<String>) {
         match text(argument) {
             Some(text) if Some(place) == template => {
                 let values: Vec<String> = arguments.iter().skip(place + 1).map(|value| name_of(value)).collect();
-                found.extend(Some(filled(&text, &values)).filter(|text| is_message(text)));
+                found.extend(Some(fill_format(&text, &values)).filter(|text| is_message(text)));
             }
-            _ => visit(argument.iter().cloned().collect(), found),
+            _ => read_tokens(argument.iter().cloned().collect(), found),
         }
     }
 }
@@ -212,7 +213,7 @@ fn name_of(value: &[TokenTree]) -> String {
 }
 
 /// Returns a format string with the names of its values in place of `{}`, and without their formats.
-fn filled(text: &str, values: &[String]) -> String {
+fn fill_format(text: &str, values: &[String]) -> String {
     let mut values = values.iter();
     let (mut filled, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(['{', '}']) {
@@ -297,7 +298,7 @@ mod tests {
             "a \"raw\" text",
             "the last text",
         ];
-        assert_eq!(messages(SOURCE).unwrap(), expected);
+        assert_eq!(find_messages(SOURCE).unwrap(), expected);
     }
 
     #[test]

@@ -44,34 +44,35 @@ pub(crate) struct ReleaseOptions {
 
 /// Builds everything and writes the folder.
 pub(crate) fn run(options: &ReleaseOptions) -> Result<ExitCode> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let target = metadata()?.target_directory;
     let out = options.out.clone().unwrap_or_else(|| target.join(format!("release-{VERSION}")));
     // Builds helm if it is missing.
     let helm = clients()?.helm;
-    image::replace(&out, sums::NAME, |folder| write(folder, &options.url, &helm))?;
+    image::replace_folder(&out, sums::NAME, |folder| write_release(folder, &options.url, &helm))?;
     if options.url.host_str() == Some("example.com") {
         say::step("the Krew manifest names example.com: give the address of the published files with --url");
     }
-    for (path, size) in sizes(&out)? {
+    for (path, size) in find_sizes(&out)? {
         say::result(&format!("{:8} MB  {path}", megabytes(size)));
     }
-    say::step(&format!("{} in {:.0} s", shown(&out), begun.elapsed().as_secs_f64()));
+    say::step(&format!("{} in {:.0} s", shown(&out), started.elapsed().as_secs_f64()));
     Ok(ExitCode::SUCCESS)
 }
 
-fn write(folder: &Path, url: &Url, helm: &Path) -> Result<()> {
+/// Builds the programs for each platform, and writes all files of the release into the folder.
+fn write_release(folder: &Path, url: &Url, helm: &Path) -> Result<()> {
     let host = Platform::host()?;
     let mut plugins = Vec::new();
     for platform in Platform::all()? {
-        let place = folder.join(platform.name());
+        let platform_folder = folder.join(platform.name());
         for program in PROGRAMS {
             say::step(&format!("{} for {}", program.name, platform.name()));
-            program.build(&platform, &place)?;
+            program.build(&platform, &platform_folder)?;
         }
         let name = format!("{}-{VERSION}-{}.tar.gz", PLUGIN.name, platform.name());
         let mut archive = Archive::default();
-        archive.file(PLUGIN.name, 0o755, &read(&place.join(PLUGIN.name))?)?;
+        archive.file(PLUGIN.name, 0o755, &read(&platform_folder.join(PLUGIN.name))?)?;
         archive.file(krew::COMPLETION, 0o755, &read(&root().join("operator/cli").join(krew::COMPLETION))?)?;
         archive.file("LICENSE", 0o644, &read(&root().join("LICENSE"))?)?;
         let bytes = gzip(&archive.finish()?);
@@ -79,30 +80,30 @@ fn write(folder: &Path, url: &Url, helm: &Path) -> Result<()> {
         plugins.push(krew::Plugin { platform, digest: sha256(&bytes), archive: name });
     }
     say::step("image, chart, manifest, bill of materials, licences, checksums");
-    let graph = graph()?;
+    let graph = read_graph()?;
     let parts = parts(&graph)?;
     let licences = licences::render_texts(&parts)?;
     let built = |program: programs::Program| folder.join(host.name()).join(program.name);
-    image::of_release(&built(OPERATOR), &built(PAGE), &licences)?.write(&folder.join("image"))?;
+    image::release_layout(&built(OPERATOR), &built(PAGE), &licences)?.write(&folder.join("image"))?;
     fs::write(folder.join("LICENSES.txt"), licences)?;
-    chart(&folder.join(format!("signoff-{VERSION}.tgz")), helm)?;
-    fs::write(folder.join("approve.yaml"), krew::manifest(VERSION, url, &plugins)?)?;
+    pack_chart(&folder.join(format!("signoff-{VERSION}.tgz")), helm)?;
+    fs::write(folder.join("approve.yaml"), krew::render_manifest(VERSION, url, &plugins)?)?;
     let lock = String::from_utf8(read(&root().join("Cargo.lock"))?)?;
-    let sbom = parts.sbom(VERSION, &PROGRAMS.map(|program| program.name), &lock, &programs::libraries()?);
+    let sbom = parts.render_sbom(VERSION, &PROGRAMS.map(|program| program.name), &lock, &programs::find_libraries()?);
     fs::write(folder.join(format!("signoff-{VERSION}.cdx.json")), serde_json::to_vec_pretty(&sbom)?)?;
     fs::copy(root().join("LICENSE"), folder.join("LICENSE"))?;
     // The checksums cover all other files, so they are written last.
-    fs::write(folder.join(sums::NAME), sums::sums(folder)?)?;
+    fs::write(folder.join(sums::NAME), sums::render_sums(folder)?)?;
     Ok(())
 }
 
 /// Returns the texts of the licences of everything that is linked into the programs.
 pub(crate) fn licences() -> Result<String> {
-    licences::render_texts(&parts(&graph()?)?)
+    licences::render_texts(&parts(&read_graph()?)?)
 }
 
 /// Returns the packages of the programs for this machine, as cargo describes them.
-fn graph() -> Result<Value> {
+fn read_graph() -> Result<Value> {
     let triple = Platform::host()?.triple;
     let text = output(&mut cargo(&["metadata", "--locked", "--format-version", "1", "--filter-platform", &triple]))?;
     serde_json::from_str(&text).context("reading `cargo metadata`")
@@ -113,9 +114,9 @@ fn parts(graph: &Value) -> Result<Parts<'_>> {
 }
 
 /// Packs the chart as `helm package` does, but without times, and checks that helm reads it.
-fn chart(to: &Path, helm: &Path) -> Result<()> {
+fn pack_chart(to: &Path, helm: &Path) -> Result<()> {
     let mut archive = Archive::default();
-    for (path, file) in files(&root().join("charts"))? {
+    for (path, file) in find_files(&root().join("charts"))? {
         archive.file(&path, 0o644, &read(&file)?)?;
     }
     fs::write(to, gzip(&archive.finish()?))?;
@@ -125,7 +126,7 @@ fn chart(to: &Path, helm: &Path) -> Result<()> {
 }
 
 /// Returns all files in a folder and below it, by their paths in it.
-fn files(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
+fn find_files(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
@@ -141,8 +142,8 @@ fn files(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
     Ok(found)
 }
 
-fn sizes(folder: &Path) -> Result<BTreeMap<String, usize>> {
-    let sizes = files(folder)?.into_iter().map(|(path, file)| Ok((path, fs::metadata(file)?.len().try_into()?)));
+fn find_sizes(folder: &Path) -> Result<BTreeMap<String, usize>> {
+    let sizes = find_files(folder)?.into_iter().map(|(path, file)| Ok((path, fs::metadata(file)?.len().try_into()?)));
     sizes.collect()
 }
 

@@ -12,8 +12,8 @@ use crate::imports::Imports;
 ///
 /// # Errors
 /// A file that cannot be read or is not Rust.
-pub(crate) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
-    let (mut found, mut of_tests) = (Vec::new(), Vec::new());
+pub(crate) fn find_sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let (mut found, mut test_modules) = (Vec::new(), Vec::new());
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
@@ -23,14 +23,14 @@ pub(crate) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
                 let declared = Imports::read(&text).with_context(|| path.display().to_string())?.tests;
-                of_tests.extend(declared.iter().map(|module| modules_of(&path).join(module)));
+                test_modules.extend(declared.iter().map(|module| modules_of(&path).join(module)));
                 found.push(path);
             }
         }
     }
     found.retain(|file| {
         let module = modules_of(file);
-        !file.to_string_lossy().ends_with("tests.rs") && !of_tests.iter().any(|of_tests| module.starts_with(of_tests))
+        !file.to_string_lossy().ends_with("tests.rs") && !test_modules.iter().any(|test_module| module.starts_with(test_module))
     });
     found.sort();
     Ok(found)
@@ -63,7 +63,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let found = sources(folder.path()).unwrap();
+        let found = find_sources(folder.path()).unwrap();
         let names: Vec<_> =
             found.iter().map(|path| path.strip_prefix(folder.path()).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["a/b.rs", "a.rs", "lib.rs"]);

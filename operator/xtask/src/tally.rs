@@ -25,7 +25,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Counts one check.
-    pub(crate) fn check(&mut self, name: &str, passed: bool) {
+    pub(crate) fn count_check(&mut self, name: &str, passed: bool) {
         if passed {
             self.passed += 1;
         } else {
@@ -34,21 +34,21 @@ impl Tally {
     }
 
     /// Counts the tests in the output of a test run. `label` names the run; `success` is whether its exit code was 0.
-    pub(crate) fn read(&mut self, label: &str, output: &str, success: bool) {
+    pub(crate) fn count_output(&mut self, label: &str, output: &str, success: bool) {
         let failed_before = self.failed.len();
         let mut reported = 0;
         let mut unended = BTreeSet::new();
         for line in output.lines() {
-            if let Some((passed, failed)) = result_line(line) {
+            if let Some((passed, failed)) = parse_result_line(line) {
                 self.passed += passed;
                 reported += failed;
-            } else if let Some((number, what)) = tried_line(line) {
+            } else if let Some((number, what)) = parse_tried_line(line) {
                 *self.tried.entry(what.to_owned()).or_default() += number;
-            } else if let Some(name) = long_line(line) {
+            } else if let Some(name) = parse_long_line(line) {
                 unended.insert(name);
-            } else if let Some((name, outcome, seconds)) = test_line(line) {
+            } else if let Some((name, outcome, seconds)) = parse_test_line(line) {
                 unended.remove(name);
-                self.failed.extend(failed_or_ignored(outcome).map(|why| format!("{label}: {name}{why}")));
+                self.failed.extend(failure_suffix(outcome).map(|why| format!("{label}: {name}{why}")));
                 self.tests.extend(seconds.map(|seconds| (seconds, format!("{label}: {name}"))));
             }
         }
@@ -80,19 +80,19 @@ impl Tally {
         self.add(tally);
     }
 
-    /// Returns the times of the parts, the slowest tests, and the counts of what was tried.
-    pub(crate) fn times(&self) -> String {
-        let mut parts = plain(&["part", "tests", "minutes"]);
+    /// Renders the times of the parts, the slowest tests, and the counts that tests report.
+    pub(crate) fn render_times(&self) -> String {
+        let mut parts = new_table(&["part", "tests", "minutes"]);
         for (name, took, tests) in &self.parts {
             parts.add_row([(*name).to_owned(), tests.to_string(), format!("{:.1}", took.as_secs_f64() / 60.0)]);
         }
         let mut slowest: Vec<_> = self.tests.iter().collect();
-        slowest.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-        let mut tests = plain(&["seconds", "the slowest tests"]);
+        slowest.sort_by(|(left, _), (right, _)| right.total_cmp(left));
+        let mut tests = new_table(&["seconds", "the slowest tests"]);
         for (seconds, name) in slowest.into_iter().take(SLOWEST) {
             tests.add_row([format!("{seconds:.1}"), name.clone()]);
         }
-        let mut tried = plain(&["tried", ""]);
+        let mut tried = new_table(&["tried", ""]);
         for (what, number) in &self.tried {
             tried.add_row([number.to_string(), what.clone()]);
         }
@@ -117,8 +117,8 @@ pub(crate) struct ShownLines {
 }
 
 impl ShownLines {
-    /// Returns whether the next line is shown.
-    pub(crate) fn is_shown(&mut self, line: &str) -> bool {
+    /// Takes the next line of the output, and returns whether it is shown.
+    pub(crate) fn take_line(&mut self, line: &str) -> bool {
         let is_end = line == "failures:" || line.starts_with("test result: ");
         self.is_in_successes = !is_end && (self.is_in_successes || line == "successes:");
         !self.is_in_successes
@@ -128,14 +128,14 @@ impl ShownLines {
 const IGNORED: &str = " (ignored: a test that cannot run must fail and say so)";
 
 /// Reads a line such as `test result: FAILED. 3 passed; 1 failed; …`.
-fn result_line(line: &str) -> Option<(usize, usize)> {
+fn parse_result_line(line: &str) -> Option<(usize, usize)> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |what: &str| counts.split("; ").find_map(|part| part.strip_suffix(what)?.trim().parse().ok());
     Some((count("passed")?, count("failed")?))
 }
 
 /// Reads a line such as `test module::name ... ok <0.120s>`: name, outcome and seconds, which may be missing.
-fn test_line(line: &str) -> Option<(&str, &str, Option<f64>)> {
+fn parse_test_line(line: &str) -> Option<(&str, &str, Option<f64>)> {
     let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let timed = outcome.strip_suffix("s>").and_then(|outcome| outcome.rsplit_once(" <"));
     let timed = timed.and_then(|(outcome, seconds)| Some((outcome, seconds.parse().ok()?)));
@@ -143,12 +143,12 @@ fn test_line(line: &str) -> Option<(&str, &str, Option<f64>)> {
 }
 
 /// Reads the name in a line such as `test module::name has been running for over 60 seconds`.
-fn long_line(line: &str) -> Option<&str> {
+fn parse_long_line(line: &str) -> Option<&str> {
     line.strip_prefix("test ")?.split_once(" has been running for over ").map(|(name, _)| name)
 }
 
 /// Returns the message of an outcome that counts as a failure.
-fn failed_or_ignored(outcome: &str) -> Option<&'static str> {
+fn failure_suffix(outcome: &str) -> Option<&'static str> {
     match outcome {
         "FAILED" => Some(""),
         ignored if ignored.starts_with("ignored") => Some(IGNORED),
@@ -157,12 +157,12 @@ fn failed_or_ignored(outcome: &str) -> Option<&'static str> {
 }
 
 /// Reads a line such as `tried: 12 crash points`, as tests print it.
-fn tried_line(line: &str) -> Option<(usize, &str)> {
+fn parse_tried_line(line: &str) -> Option<(usize, &str)> {
     let (number, what) = line.strip_prefix("tried: ")?.split_once(' ')?;
     Some((number.parse().ok()?, what))
 }
 
-fn plain(header: &[&str]) -> Table {
+fn new_table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(header);
     table
@@ -178,7 +178,7 @@ mod tests {
 
     fn read(output: &str, success: bool) -> Tally {
         let mut tally = Tally::default();
-        tally.read("unit", output, success);
+        tally.count_output("unit", output, success);
         tally
     }
 
@@ -212,7 +212,7 @@ mod tests {
         let mut sum = Tally::default();
         sum.add_part("unit", Duration::from_secs(90), read(run, false));
         assert_eq!(sum.failed(), ["unit: a::breaks"]);
-        let times = sum.times();
+        let times = sum.render_times();
         let lines: Vec<Vec<&str>> = times.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(lines.contains(&vec!["unit", "2", "1.5"]), "{times}");
         let slow = |line: &[&str]| lines.iter().position(|other| other == line).unwrap_or_else(|| panic!("{times}"));
@@ -225,7 +225,7 @@ mod tests {
         let run = "running 2 tests\ntest a ... ok\n\nsuccesses:\n\n---- a stdout ----\ntried: 2 rows\n\nfailures:\n\n---- b stdout ----\n\
                    left\n\ntest result: FAILED. 1 passed; 1 failed\nrunning 1 test\nsuccesses:\n    c\ntest result: ok. 1 passed; 0 failed\nend";
         let mut lines = ShownLines::default();
-        let shown: Vec<&str> = run.lines().filter(|line| !line.is_empty() && lines.is_shown(line)).collect();
+        let shown: Vec<&str> = run.lines().filter(|line| !line.is_empty() && lines.take_line(line)).collect();
         let expected = [
             "running 2 tests",
             "test a ... ok",

@@ -4,7 +4,7 @@
 mod programs;
 mod web;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
@@ -62,21 +62,21 @@ impl Part {
     }
 
     fn run(self, programs: &[TestProgram], image: Option<&Path>, names: &[String]) -> Result<Tally> {
-        let own = || programs.iter().find(|program| program.name == self.name());
-        let own = || own().with_context(|| format!("cargo built no test program {}", self.name()));
+        let find_program = || programs.iter().find(|program| program.name == self.name());
+        let program = || find_program().with_context(|| format!("cargo built no test program {}", self.name()));
         match self {
             Self::Lint => Ok(lint::run()),
-            Self::Unit => unit(programs, names),
+            Self::Unit => run_unit(programs, names),
             Self::Contract | Self::Sim | Self::Agents => {
-                run_and_tally(self.name(), as_tests(&mut own()?.command()).args(names))
+                run_and_tally(self.name(), as_tests(&mut program()?.command()).args(names))
             }
-            Self::Cluster => cluster(own()?, names),
-            Self::Web => web::run(own()?, names),
-            Self::Pods => pods(own()?, image, names),
+            Self::Cluster => run_cluster(program()?, names),
+            Self::Web => web::run(program()?, names),
+            Self::Pods => run_pods(program()?, image, names),
         }
     }
 
-    /// Returns whether the part runs when the user asked for `asked`: all parts, or one. `Cluster` includes `Pods`.
+    /// Whether the part runs if the user asked for `asked`, or for all parts with `None`. `Cluster` includes `Pods`.
     fn is_in(self, asked: Option<Self>) -> bool {
         asked.is_none_or(|asked| asked == self || (asked, self) == (Self::Cluster, Self::Pods))
     }
@@ -84,7 +84,7 @@ impl Part {
 
 /// Runs one part or all. Ends with the line `N passed, N failed`.
 pub(crate) fn run(part: Option<Part>, image: Option<&Path>, names: &[String]) -> ExitCode {
-    let parts: Vec<Part> = ALL.into_iter().filter(|one| one.is_in(part)).collect();
+    let parts: Vec<Part> = ALL.into_iter().filter(|candidate| candidate.is_in(part)).collect();
     let mut sum = Tally::default();
     let mut programs = None;
     for &part in &parts {
@@ -103,12 +103,12 @@ pub(crate) fn run(part: Option<Part>, image: Option<&Path>, names: &[String]) ->
         let tally = tally.unwrap_or_else(|error| {
             say::problem(&format!("{error:#}"));
             let mut tally = Tally::default();
-            tally.check(&format!("{}: could not run: {error}", part.name()), false);
+            tally.count_check(&format!("{}: could not run: {error}", part.name()), false);
             tally
         });
         sum.add_part(part.name(), began.elapsed(), tally);
     }
-    say::result(&sum.times());
+    say::result(&sum.render_times());
     if !sum.failed().is_empty() {
         say::result("\nfailed:");
         for name in sum.failed() {
@@ -123,14 +123,14 @@ pub(crate) fn run(part: Option<Part>, image: Option<&Path>, names: &[String]) ->
 fn run_and_tally(label: &str, command: &mut Command) -> Result<Tally> {
     say::step(label);
     let mut lines = ShownLines::default();
-    let (output, success) = tee(command, |line| lines.is_shown(line))?;
+    let (output, success) = tee(command, |line| lines.take_line(line))?;
     let mut tally = Tally::default();
-    tally.read(label, &output, success);
+    tally.count_output(label, &output, success);
     Ok(tally)
 }
 
 /// Runs the crates' own tests and the examples in their documentation.
-fn unit(programs: &[TestProgram], names: &[String]) -> Result<Tally> {
+fn run_unit(programs: &[TestProgram], names: &[String]) -> Result<Tally> {
     let mut tally = Tally::default();
     for program in programs.iter().filter(|program| ALL.iter().all(|part| part.name() != program.name)) {
         tally.add(run_and_tally(&program.name, as_tests(&mut program.command()).args(names))?);
@@ -142,55 +142,32 @@ fn unit(programs: &[TestProgram], names: &[String]) -> Result<Tally> {
 }
 
 /// The tests of the part `cluster` that change rules.
-const LIFTING: &str = "guard::";
+const RULE_TESTS: &str = "guard::";
 
-fn cluster(tests: &TestProgram, names: &[String]) -> Result<Tally> {
+/// Starts three control planes and an operator, runs the tests on them, and stops the operator. Keeps the logs of the
+/// control planes after a failure.
+fn run_cluster(tests: &TestProgram, names: &[String]) -> Result<Tally> {
     let binaries = metadata()?.target_directory.join("debug");
     let runtime = tokio::runtime::Runtime::new()?;
     say::step("cluster: starting three control planes, one with an operator, and installing the chart");
-    let planes = runtime.block_on(async { tokio::join!(installed(), installed(), installed()) });
+    let planes = runtime.block_on(async { tokio::join!(start_cluster(), start_cluster(), start_cluster()) });
     let (mut shared, mut operated, mut liftable) = (planes.0?, planes.1?, planes.2?);
     let mut tally = Tally::default();
-    let operator = runtime.block_on(operator(&operated, &binaries));
-    tally.check(
+    let operator = runtime.block_on(start_operator(&operated, &binaries));
+    tally.count_check(
         "cluster: the operator starts",
         operator.as_ref().inspect_err(|error| say::problem(&format!("{error:#}"))).is_ok(),
     );
 
     let operated_by_one = operator.is_ok().then_some(&operated);
-    let mut handed_over = Vec::new();
-    for (variable, cluster) in [(SHARED, Some(&shared)), (OPERATED, operated_by_one), (LIFTABLE, Some(&liftable))] {
-        if let Some(cluster) = cluster {
-            let file = cluster.folder().join("handed-over.json");
-            cluster.hand_over(&file)?;
-            handed_over.push((variable, file));
-        }
-    }
-    let run = |label: &str, threads: &str, arguments: &[String]| {
-        let mut command = tests.command();
-        as_tests(&mut command).args(["--test-threads", threads]).args(arguments).env(BINARIES, &binaries);
-        run_and_tally(label, command.envs(handed_over.iter().map(|(variable, file)| (variable, file))))
-    };
-    // Four at once: they wait for each other's processor more than for the cluster.
-    if names.is_empty() {
-        // Tests that change rules take turns on one control plane. In a process of their own they take no thread from
-        // other tests.
-        let (only, without) = ([LIFTING.to_owned()], ["--skip".to_owned(), LIFTING.to_owned()]);
-        let (lifting, others) = std::thread::scope(|scope| {
-            let lifting = scope.spawn(|| run("cluster", "1", &only));
-            let others = run("cluster", "4", &without);
-            (lifting.join(), others)
-        });
-        tally.add(lifting.map_err(|_| anyhow!("the tests that change rules ended without a result"))??);
-        tally.add(others?);
-    } else {
-        tally.add(run("cluster", "4", names)?);
-    }
+    let clusters = [(SHARED, Some(&shared)), (OPERATED, operated_by_one), (LIFTABLE, Some(&liftable))];
+    let handed_over = hand_over(&clusters)?;
+    tally.add(run_cluster_tests(tests, names, &binaries, &handed_over)?);
 
     // An operator that cannot end gracefully would lose its work in flight.
     if let Ok(operator) = operator {
         let stopped = runtime.block_on(operator.stop());
-        tally.check(
+        tally.count_check(
             "cluster: the operator ends when asked",
             stopped.inspect_err(|error| say::problem(&format!("{error:#}"))).is_ok(),
         );
@@ -203,7 +180,52 @@ fn cluster(tests: &TestProgram, names: &[String]) -> Result<Tally> {
     Ok(tally)
 }
 
-fn pods(tests: &TestProgram, image: Option<&Path>, names: &[String]) -> Result<Tally> {
+/// Writes the access to each cluster into a file. Returns the files, each with the variable that names it to the tests.
+fn hand_over(clusters: &[(&'static str, Option<&Cluster>)]) -> Result<Vec<(&'static str, PathBuf)>> {
+    let mut handed_over = Vec::new();
+    for (variable, cluster) in clusters {
+        if let Some(cluster) = cluster {
+            let file = cluster.folder().join("handed-over.json");
+            cluster.hand_over(&file)?;
+            handed_over.push((*variable, file));
+        }
+    }
+    Ok(handed_over)
+}
+
+/// Runs the tests of the part `cluster` with these names, or all of them. All tests that change rules run in a process
+/// of their own.
+fn run_cluster_tests(
+    tests: &TestProgram,
+    names: &[String],
+    binaries: &Path,
+    handed_over: &[(&'static str, PathBuf)],
+) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let run = |label: &str, threads: &str, arguments: &[String]| {
+        let mut command = tests.command();
+        as_tests(&mut command).args(["--test-threads", threads]).args(arguments).env(BINARIES, binaries);
+        run_and_tally(label, command.envs(handed_over.iter().map(|(variable, file)| (variable, file))))
+    };
+    // More than four tests at once would wait for the processor, and not for the cluster.
+    if names.is_empty() {
+        // Tests that change rules take turns on one control plane. In a process of their own they take no thread from
+        // other tests.
+        let (only, without) = ([RULE_TESTS.to_owned()], ["--skip".to_owned(), RULE_TESTS.to_owned()]);
+        let (rule_tests, others) = std::thread::scope(|scope| {
+            let rule_tests = scope.spawn(|| run("cluster", "1", &only));
+            let others = run("cluster", "4", &without);
+            (rule_tests.join(), others)
+        });
+        tally.add(rule_tests.map_err(|_| anyhow!("the tests that change rules ended without a result"))??);
+        tally.add(others?);
+    } else {
+        tally.add(run("cluster", "4", names)?);
+    }
+    Ok(tally)
+}
+
+fn run_pods(tests: &TestProgram, image: Option<&Path>, names: &[String]) -> Result<Tally> {
     let machine = Machine::find()?;
     binary()?.needed_by_pods()?;
     let mut command = machine.inside(&tests.path, Input::Nothing)?;
@@ -216,13 +238,13 @@ fn pods(tests: &TestProgram, image: Option<&Path>, names: &[String]) -> Result<T
     run_and_tally("pods", &mut command)
 }
 
-async fn installed() -> Result<Cluster> {
+async fn start_cluster() -> Result<Cluster> {
     let cluster = Cluster::own().await.context("the suite's control plane")?;
     cluster.install(&[]).await?;
     Ok(cluster)
 }
 
-async fn operator(cluster: &Cluster, binaries: &Path) -> Result<OperatorProcess> {
+async fn start_operator(cluster: &Cluster, binaries: &Path) -> Result<OperatorProcess> {
     let program = Some(binaries.join("signoff-operator"));
     // Services that tests let a workflow call listen on loopback, which the operator blocks by default.
     let arguments = vec!["--allow-address".to_owned(), "127.0.0.1".to_owned()];

@@ -18,11 +18,11 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// Returns the program's path, and installs the program if it is missing.
+    /// Installs the program if it is missing, and returns its path.
     ///
     /// # Errors
-    /// It cannot be installed; the error names the remedy.
-    pub(crate) fn program(&self) -> Result<PathBuf> {
+    /// The program cannot be installed. The error names the remedy.
+    pub(crate) fn ensure_installed(&self) -> Result<PathBuf> {
         let on_path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
             .map(|folder| folder.join(self.name))
             .find(|file| file.is_file());

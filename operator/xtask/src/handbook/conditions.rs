@@ -2,7 +2,7 @@
 
 use signoff_expr::cel::limit;
 
-use super::{Entry, Section, bytes, count};
+use super::{Entry, Section, format_bytes, format_count};
 
 const fn e(words: &'static str, what: &'static str, example: &'static str) -> Entry {
     Entry { words, what, example }
@@ -119,13 +119,13 @@ const ERRORS: Section = Section {
 /// Returns the limits of conditions, each with the constant that enforces it.
 pub(super) fn limits() -> Vec<(&'static str, String)> {
     vec![
-        ("characters", count(limit::SOURCE as u64)),
-        ("parts of the syntax tree", count(limit::NODES as u64)),
-        ("brackets within each other", count(limit::NESTING as u64)),
+        ("characters", format_count(limit::SOURCE as u64)),
+        ("parts of the syntax tree", format_count(limit::NODES as u64)),
+        ("brackets within each other", format_count(limit::NESTING as u64)),
         ("comprehensions within each other", "1".to_owned()),
-        ("items of a list that a comprehension goes over", count(limit::LIST as u64)),
-        ("a text that is made", bytes(limit::TEXT)),
-        ("steps of an evaluation", count(limit::WORK as u64)),
+        ("items of a list that a comprehension goes over", format_count(limit::LIST as u64)),
+        ("a text that is made", format_bytes(limit::TEXT)),
+        ("steps of an evaluation", format_count(limit::WORK as u64)),
     ]
 }
 

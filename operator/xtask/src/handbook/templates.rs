@@ -2,7 +2,7 @@
 
 use signoff_expr::template::limit;
 
-use super::{Entry, Section, bytes, count};
+use super::{Entry, Section, format_bytes, format_count};
 
 const fn e(words: &'static str, what: &'static str, example: &'static str) -> Entry {
     Entry { words, what, example }
@@ -217,16 +217,16 @@ const FUNCTIONS: Section = Section {
 /// Returns the limits of templates, each with the constant that enforces it.
 pub(super) fn limits() -> Vec<(&'static str, String)> {
     vec![
-        ("the source", bytes(limit::SOURCE)),
-        ("words in one tag", count(limit::WORDS as u64)),
-        ("brackets, and blocks, within each other", count(limit::NESTING as u64)),
-        ("values put together by `+` and `~` in one expression", count(u64::from(limit::GROWTH))),
-        ("the same inside of a loop", count(u64::from(limit::GROWTH_IN_LOOP))),
-        ("steps of a rendering", count(limit::FUEL)),
-        ("numbers of a `range`", count(limit::RANGE as u64)),
-        ("a text that a filter or a method makes", bytes(limit::TEXT)),
-        ("what operators, filters, tests and methods read and make in one rendering", bytes(limit::WORK)),
-        ("characters of a pattern", count(limit::PATTERN as u64)),
-        ("what is rendered", bytes(limit::OUTPUT)),
+        ("the source", format_bytes(limit::SOURCE)),
+        ("words in one tag", format_count(limit::WORDS as u64)),
+        ("brackets, and blocks, within each other", format_count(limit::NESTING as u64)),
+        ("values put together by `+` and `~` in one expression", format_count(u64::from(limit::GROWTH))),
+        ("the same inside of a loop", format_count(u64::from(limit::GROWTH_IN_LOOP))),
+        ("steps of a rendering", format_count(limit::FUEL)),
+        ("numbers of a `range`", format_count(limit::RANGE as u64)),
+        ("a text that a filter or a method makes", format_bytes(limit::TEXT)),
+        ("what operators, filters, tests and methods read and make in one rendering", format_bytes(limit::WORK)),
+        ("characters of a pattern", format_count(limit::PATTERN as u64)),
+        ("what is rendered", format_bytes(limit::OUTPUT)),
     ]
 }

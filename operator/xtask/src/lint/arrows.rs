@@ -70,7 +70,7 @@ const IMPURE: [&str; 9] = ["tokio", "reqwest", "hyper", "axum", "rand", "fastran
 const PURE: [&str; 3] = ["signoff-api", "signoff-expr", "signoff-engine"];
 
 /// Returns every dependency that is not allowed.
-pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
+pub(crate) fn find_problems(metadata: &Metadata) -> Vec<String> {
     let mut problems = Vec::new();
     for package in &metadata.packages {
         let name = package.name.as_str();
@@ -82,9 +82,9 @@ pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
             continue;
         };
         for dependency in package.dependencies.iter().map(|dependency| dependency.name.as_str()) {
-            let ours = metadata.packages.iter().any(|other| other.name == dependency);
-            if ours && !allowed.contains(&dependency) {
-                problems.push(format!("{name} must not depend on {dependency}; it may use: {}", listed(allowed)));
+            let is_ours = metadata.packages.iter().any(|other| other.name == dependency);
+            if is_ours && !allowed.contains(&dependency) {
+                problems.push(format!("{name} must not depend on {dependency}; it may use: {}", list_crates(allowed)));
             }
             if PURE.contains(&name) && IMPURE.contains(&dependency) {
                 problems.push(format!("{name} is pure and must not depend on {dependency}"));
@@ -98,13 +98,13 @@ pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
     problems
 }
 
-fn listed(allowed: &[&str]) -> String {
+fn list_crates(allowed: &[&str]) -> String {
     if allowed.is_empty() { "no crate of this workspace".to_owned() } else { allowed.join(", ") }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::problems;
+    use super::find_problems;
     use signoff_tests::cargo::{Dependency, Metadata, Package};
 
     fn workspace(packages: &[(&str, &[&str])]) -> Metadata {
@@ -118,29 +118,29 @@ mod tests {
 
     #[test]
     fn arrows_to_the_left_are_fine() {
-        assert!(problems(&workspace(&[("signoff-api", &["kube"]), ("signoff-engine", &["signoff-api"])])).is_empty());
+        assert!(find_problems(&workspace(&[("signoff-api", &["kube"]), ("signoff-engine", &["signoff-api"])])).is_empty());
     }
 
     #[test]
     fn an_arrow_to_the_right_is_a_problem() {
-        let found = problems(&workspace(&[("signoff-api", &["signoff-engine"]), ("signoff-engine", &[])]));
+        let found = find_problems(&workspace(&[("signoff-api", &["signoff-engine"]), ("signoff-engine", &[])]));
         assert_eq!(found, ["signoff-api must not depend on signoff-engine; it may use: no crate of this workspace"]);
     }
 
     #[test]
     fn an_executor_in_the_engine_is_a_problem() {
-        assert_eq!(problems(&workspace(&[("signoff-engine", &["tokio"])])).len(), 1);
+        assert_eq!(find_problems(&workspace(&[("signoff-engine", &["tokio"])])).len(), 1);
     }
 
     #[test]
     fn an_arrow_from_the_expressions_is_a_problem() {
         let found =
-            problems(&workspace(&[("signoff-expr", &["signoff-engine"]), ("signoff-engine", &["signoff-expr"])]));
+            find_problems(&workspace(&[("signoff-expr", &["signoff-engine"]), ("signoff-engine", &["signoff-expr"])]));
         assert_eq!(found, ["signoff-expr must not depend on signoff-engine; it may use: no crate of this workspace"]);
     }
 
     #[test]
     fn a_crate_nobody_placed_is_a_problem() {
-        assert_eq!(problems(&workspace(&[("signoff-other", &[])])).len(), 1);
+        assert_eq!(find_problems(&workspace(&[("signoff-other", &[])])).len(), 1);
     }
 }

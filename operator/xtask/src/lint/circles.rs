@@ -38,7 +38,7 @@ type Edges = BTreeMap<Module, BTreeMap<Module, String>>;
 ///
 /// # Errors
 /// A file that cannot be read or is not Rust.
-pub(super) fn problems() -> Result<Vec<String>> {
+pub(super) fn find_problems() -> Result<Vec<String>> {
     let mut roots = Vec::new();
     for folder in CRATES {
         for entry in fs::read_dir(root().join(folder)).with_context(|| format!("reading {folder}"))? {
@@ -94,11 +94,11 @@ fn find_circles(files: &BTreeMap<Module, Imports>, strict: &[&str]) -> Vec<Strin
         (0..module.len()).any(|at| files.get(&module[..at]).is_some_and(|above| above.tests.contains(&module[at])))
     };
     let files: BTreeMap<&Module, &Imports> = files.iter().filter(|(module, _)| !is_test(module)).collect();
-    let names = names(&files);
+    let names = find_names(&files);
     let mut edges = Edges::new();
     for (module, imports) in &files {
         for path in &imports.paths {
-            let Some(written) = absolute(&files, module, path) else { continue };
+            let Some(written) = path_from_root(&files, module, path) else { continue };
             let defined_in = resolve(&files, &names, written, 0);
             if let Some((from, to)) = siblings(module, &defined_in, &strict) {
                 let place = format!("{} in {}", path.segments.join("::"), module.join("::"));
@@ -106,7 +106,7 @@ fn find_circles(files: &BTreeMap<Module, Imports>, strict: &[&str]) -> Vec<Strin
             }
         }
     }
-    let most = |group: &BTreeSet<&Module>| {
+    let max_modules = |group: &BTreeSet<&Module>| {
         let is_strict =
             group.first().is_some_and(|first| strict.iter().any(|above| above[..] == first[..first.len() - 1]));
         if is_strict { 1 } else { MOST }
@@ -114,15 +114,15 @@ fn find_circles(files: &BTreeMap<Module, Imports>, strict: &[&str]) -> Vec<Strin
     let missing = strict.iter().filter(|module| !files.contains_key(module)).map(|module| {
         format!("there is no module {}; change STRICT in operator/xtask/src/lint/circles.rs", module.join("::"))
     });
-    let groups = groups(&edges);
-    let circles = groups.iter().filter(|group| group.len() > most(group));
-    missing.chain(circles.map(|group| describe(group, &edges, most(group)))).collect()
+    let groups = find_groups(&edges);
+    let circles = groups.iter().filter(|group| group.len() > max_modules(group));
+    missing.chain(circles.map(|group| describe(group, &edges, max_modules(group)))).collect()
 }
 
 /// Returns the siblings of which one imports the other: two modules, or the modules above them. `None` if one is above
 /// the other, unless the upper one is a module of `strict`.
 fn siblings(from: &Module, to: &Module, strict: &[Module]) -> Option<(Module, Module)> {
-    let shared = from.iter().zip(to).take_while(|(one, other)| one == other).count();
+    let shared = from.iter().zip(to).take_while(|(from, to)| from == to).count();
     let sibling = |module: &Module| match module.get(..=shared) {
         Some(sibling) => Some(sibling.to_vec()),
         None => strict.contains(module).then(|| [module.as_slice(), &[OWN_FILE.to_owned()]].concat()),
@@ -130,12 +130,12 @@ fn siblings(from: &Module, to: &Module, strict: &[Module]) -> Option<(Module, Mo
     (from != to).then(|| sibling(from).zip(sibling(to))).flatten()
 }
 
-/// Returns the names that modules have by `use`, if they are of this crate. Children have those of their parent too.
-fn names(files: &BTreeMap<&Module, &Imports>) -> BTreeMap<(Module, String), Module> {
+/// Returns the paths within this crate that `use` declarations bring into modules, by module and name.
+fn find_names(files: &BTreeMap<&Module, &Imports>) -> BTreeMap<(Module, String), Module> {
     let mut names = BTreeMap::new();
     for (module, imports) in files {
         for import in &imports.names {
-            if let Some(path) = absolute(files, module, &import.path) {
+            if let Some(path) = path_from_root(files, module, &import.path) {
                 names.insert(([module.as_slice(), &import.path.inline].concat(), import.name.clone()), path);
             }
         }
@@ -144,7 +144,7 @@ fn names(files: &BTreeMap<&Module, &Imports>) -> BTreeMap<(Module, String), Modu
 }
 
 /// Returns the path from the crate's root, or `None` for a path into another crate.
-fn absolute(files: &BTreeMap<&Module, &Imports>, module: &Module, path: &imports::Path) -> Option<Module> {
+fn path_from_root(files: &BTreeMap<&Module, &Imports>, module: &Module, path: &imports::Path) -> Option<Module> {
     let mut base = [module.as_slice(), &path.inline].concat();
     let mut rest = path.segments.as_slice();
     match rest.first()?.as_str() {
@@ -189,12 +189,12 @@ fn resolve(
 }
 
 /// Returns the modules that reach each other, in groups of two and more.
-fn groups(edges: &Edges) -> Vec<BTreeSet<&Module>> {
+fn find_groups(edges: &Edges) -> Vec<BTreeSet<&Module>> {
     let reached: BTreeMap<&Module, BTreeSet<&Module>> = edges.keys().map(|from| (from, reach(edges, from))).collect();
     let mut groups = BTreeSet::new();
     for (from, to) in &reached {
-        let back = |other: &&&Module| reached.get(**other).is_some_and(|others| others.contains(from));
-        let group: BTreeSet<&Module> = to.iter().filter(back).copied().collect();
+        let is_mutual = |other: &&&Module| reached.get(**other).is_some_and(|others| others.contains(from));
+        let group: BTreeSet<&Module> = to.iter().filter(is_mutual).copied().collect();
         if group.len() > 1 {
             groups.insert(group);
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::files::{File, files};
+use super::files::{File, read_files};
 
 /// A rule: its name, the number of places that break it, and the function that finds them.
 type Counted = (&'static str, usize, fn(&[File]) -> Vec<String>);
@@ -42,10 +42,10 @@ const WIDTH: usize = 120;
 
 /// Returns the name and the problems of each rule.
 pub(crate) fn rules() -> impl Iterator<Item = (&'static str, Result<Vec<String>>)> {
-    let files = files().map_err(|error| format!("{error:#}"));
+    let files = read_files().map_err(|error| format!("{error:#}"));
     COUNTED.into_iter().map(move |(name, left, places)| {
         let problems = match &files {
-            Ok(files) => Ok(problem(left, places(files)).into_iter().collect()),
+            Ok(files) => Ok(check_count(left, places(files)).into_iter().collect()),
             Err(error) => Err(anyhow::anyhow!("{error}")),
         };
         (name, problems)
@@ -53,7 +53,7 @@ pub(crate) fn rules() -> impl Iterator<Item = (&'static str, Result<Vec<String>>
 }
 
 /// Returns an error if the number of places is not `left`.
-fn problem(left: usize, places: Vec<String>) -> Option<String> {
+fn check_count(left: usize, places: Vec<String>) -> Option<String> {
     const SHOWN: usize = 20;
     let file = file!();
     match places.len() {
@@ -66,14 +66,14 @@ fn problem(left: usize, places: Vec<String>) -> Option<String> {
     }
 }
 
-fn rust(files: &[File]) -> impl Iterator<Item = &File> {
+fn rust_files(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| file.path.ends_with(".rs"))
 }
 
 /// Returns the places of the lines of Rust files that match.
-fn lines(files: &[File], matches: impl Fn(&[&str], usize) -> bool) -> Vec<String> {
+fn find_lines(files: &[File], matches: impl Fn(&[&str], usize) -> bool) -> Vec<String> {
     let mut places = Vec::new();
-    for file in rust(files) {
+    for file in rust_files(files) {
         let lines: Vec<_> = file.text.lines().map(str::trim_start).collect();
         let found = (0..lines.len()).filter(|at| matches(&lines, *at));
         places.extend(found.map(|at| format!("{}:{}", file.path, at + 1)));
@@ -82,7 +82,7 @@ fn lines(files: &[File], matches: impl Fn(&[&str], usize) -> bool) -> Vec<String
 }
 
 fn find_riddles(files: &[File]) -> Vec<String> {
-    lines(files, |lines, at| {
+    find_lines(files, |lines, at| {
         let is_first = at == 0 || !lines[at - 1].starts_with("///");
         let text = lines[at].strip_prefix("/// ").filter(|_| is_first).unwrap_or_default();
         RIDDLES.contains(&text.split([' ', ',']).next().unwrap_or_default())
@@ -90,12 +90,12 @@ fn find_riddles(files: &[File]) -> Vec<String> {
 }
 
 fn find_prohibitions(files: &[File]) -> Vec<String> {
-    lines(files, |lines, at| lines[at].starts_with("//") && lines[at].contains(concat!("It must", " not")))
+    find_lines(files, |lines, at| lines[at].starts_with("//") && lines[at].contains(concat!("It must", " not")))
 }
 
 fn find_wide_comments(files: &[File]) -> Vec<String> {
     let mut places = Vec::new();
-    for file in rust(files) {
+    for file in rust_files(files) {
         let is_wide = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > WIDTH;
         let wide = file.text.lines().enumerate().filter(|(_, line)| is_wide(line));
         places.extend(wide.map(|(at, _)| format!("{}:{}", file.path, at + 1)));
@@ -107,7 +107,7 @@ fn find_wide_comments(files: &[File]) -> Vec<String> {
 fn find_duplicate_types(files: &[File]) -> Vec<String> {
     let mut declared: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     let is_test = |file: &&File| file.path.ends_with("tests.rs") || file.path.contains("/tests/");
-    for file in rust(files).filter(|file| file.path.starts_with("operator/") && !is_test(file)) {
+    for file in rust_files(files).filter(|file| file.path.starts_with("operator/") && !is_test(file)) {
         let Some(krate) = crate_of(&file.path) else { continue };
         let product = file.text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
         for (at, line) in product.lines().enumerate() {
@@ -147,9 +147,9 @@ mod tests {
     #[test]
     fn a_number_that_is_not_that_of_the_places_is_a_problem() {
         let places = |count: usize| (0..count).map(|at| format!("a.rs:{at}")).collect::<Vec<_>>();
-        assert_eq!(problem(2, places(2)), None);
-        assert!(problem(2, places(1)).unwrap_or_default().contains("write 1"));
-        assert!(problem(2, places(3)).unwrap_or_default().contains("a.rs:2"));
+        assert_eq!(check_count(2, places(2)), None);
+        assert!(check_count(2, places(1)).unwrap_or_default().contains("write 1"));
+        assert!(check_count(2, places(3)).unwrap_or_default().contains("a.rs:2"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ const CARGO_DENY: Tool = Tool { name: "cargo-deny", arguments: &[], minutes: 4 }
 pub(crate) fn run() -> Result<bool> {
     // The check itself is offline, and it also reads the crates of other systems, which no build has downloaded.
     ensure!(succeeds(&mut cargo(&["fetch", "--locked"]))?, "the crates of Cargo.lock could not be downloaded");
-    let mut command = Command::new(CARGO_DENY.program()?);
+    let mut command = Command::new(CARGO_DENY.ensure_installed()?);
     succeeds(command.args([
         "--offline",
         "--log-level",

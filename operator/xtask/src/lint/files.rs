@@ -13,7 +13,7 @@ pub(super) struct File {
 }
 
 /// Returns all text files.
-pub(super) fn files() -> Result<Vec<File>> {
+pub(super) fn read_files() -> Result<Vec<File>> {
     let listed = output(Command::new("git").args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]))?;
     let mut files = Vec::new();
     for path in listed.split('\0').filter(|path| !path.is_empty()) {

@@ -24,7 +24,7 @@ pub(super) struct Plugin {
 }
 
 /// Returns the manifest as YAML. `url` is the folder of the archives.
-pub(super) fn manifest(version: &str, url: &Url, plugins: &[Plugin]) -> Result<String> {
+pub(super) fn render_manifest(version: &str, url: &Url, plugins: &[Plugin]) -> Result<String> {
     let platforms: Vec<_> = plugins
         .iter()
         .map(|plugin| {
@@ -64,7 +64,7 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{Plugin, manifest};
+    use super::{Plugin, render_manifest};
     use crate::release::programs::Platform;
 
     #[test]
@@ -73,7 +73,7 @@ mod tests {
         let arch = platform.arch;
         let plugins = [Plugin { platform, archive: "plugin.tar.gz".into(), digest: "sha256:0123".into() }];
         for url in ["https://example.com/v1", "https://example.com/v1/"] {
-            let yaml = manifest("1.2.3", &url.parse().unwrap(), &plugins).unwrap();
+            let yaml = render_manifest("1.2.3", &url.parse().unwrap(), &plugins).unwrap();
             let manifest: Value = serde_saphyr::from_str(&yaml).unwrap();
             assert_eq!(manifest["metadata"]["name"], "approve");
             assert_eq!(manifest["spec"]["version"], "v1.2.3");

@@ -54,7 +54,7 @@ impl Platform {
 
     /// Returns the platforms of which the toolchain has the standard library.
     pub(super) fn all() -> Result<Vec<Self>> {
-        let (host, libraries) = (rustc("host")?, PathBuf::from(output(&mut sysroot())?.trim()).join("lib/rustlib"));
+        let (host, libraries) = (read_rustc_field("host")?, PathBuf::from(output(&mut sysroot())?.trim()).join("lib/rustlib"));
         let known = TARGETS.into_iter().filter(|(triple, ..)| libraries.join(triple).join("lib").is_dir());
         let platform =
             |(triple, os, arch): (&str, _, _)| Self { triple: triple.into(), os, arch, is_host: triple == host };
@@ -76,8 +76,8 @@ impl Platform {
 }
 
 impl Program {
-    /// Builds the program and writes it into a folder without symbols. Its symbols go into `NAME.debug` beside it,
-    /// where debuggers and the backtraces of Rust find them. Returns its path.
+    /// Builds the program and writes it into a folder without symbols. The symbols go into `NAME.debug` beside it,
+    /// where debuggers and the backtraces of Rust find them. Returns the path of the program.
     pub(crate) fn build(&self, platform: &Platform, folder: &Path) -> Result<PathBuf> {
         let mut build = cargo(&["rustc", "--release", "--locked", MESSAGES]);
         build.args(["--package", self.package, "--bin", self.name]);
@@ -112,12 +112,12 @@ pub(super) struct Library {
 }
 
 /// Returns the libraries that the toolchain links in: Rust's own, and the C library of the static programs.
-pub(super) fn libraries() -> Result<Vec<Library>> {
-    let said = output(Command::new("getconf").arg("GNU_LIBC_VERSION")).context("asking for the C library's version")?;
-    let glibc = said.trim().strip_prefix("glibc ").context("the C library is not glibc")?.to_owned();
+pub(super) fn find_libraries() -> Result<Vec<Library>> {
+    let output_text = output(Command::new("getconf").arg("GNU_LIBC_VERSION")).context("asking for the C library's version")?;
+    let glibc = output_text.trim().strip_prefix("glibc ").context("the C library is not glibc")?.to_owned();
     Ok(vec![
         Library { name: "glibc", version: glibc, licence: "LGPL-2.1-or-later" },
-        Library { name: "rust-std", version: rustc("release")?, licence: "MIT OR Apache-2.0" },
+        Library { name: "rust-std", version: read_rustc_field("release")?, licence: "MIT OR Apache-2.0" },
     ])
 }
 
@@ -128,9 +128,9 @@ fn sysroot() -> Command {
 }
 
 /// Returns a line of `rustc -vV`.
-fn rustc(field: &str) -> Result<String> {
-    let said = output(Command::new("rustc").arg("-vV"))?;
-    let value = said.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(": "));
+fn read_rustc_field(field: &str) -> Result<String> {
+    let output_text = output(Command::new("rustc").arg("-vV"))?;
+    let value = output_text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(": "));
     let value = value.with_context(|| format!("`rustc -vV` says nothing about {field}"))?.to_owned();
     ensure!(!value.is_empty(), "`rustc -vV`: empty {field}");
     Ok(value)

@@ -35,15 +35,15 @@ impl<'a> Parts<'a> {
         };
         let roots = packages.iter().map(root).collect::<Result<Vec<_>>>()?;
         let mut crates = BTreeMap::new();
-        let mut next = roots.clone();
-        while let Some(id) = next.pop() {
+        let mut open = roots.clone();
+        while let Some(id) = open.pop() {
             if crates.contains_key(id) {
                 continue;
             }
             let (package, node) = known.get(id).zip(nodes.get(id)).with_context(|| format!("no package {id}"))?;
             let uses = list(&node["deps"]).filter(is_normal).filter_map(|dependency| dependency["pkg"].as_str());
             let uses: BTreeSet<_> = uses.filter(|id| !is_macro(id)).collect();
-            next.extend(&uses);
+            open.extend(&uses);
             crates.insert(id, (*package, uses));
         }
         Ok(Self { crates, roots })
@@ -56,8 +56,8 @@ impl<'a> Parts<'a> {
     }
 
     /// Returns the bill of materials. `lock` is the text of Cargo.lock, which has the hashes of the crates.
-    pub(super) fn sbom(&self, version: &str, programs: &[&str], lock: &str, libraries: &[Library]) -> Value {
-        let hashes = hashes(lock);
+    pub(super) fn render_sbom(&self, version: &str, programs: &[&str], lock: &str, libraries: &[Library]) -> Value {
+        let hashes = read_hashes(lock);
         let mut components: Vec<Value> = libraries
             .iter()
             .map(|library| {
@@ -84,9 +84,9 @@ impl<'a> Parts<'a> {
         for (package, used) in self.crates.values() {
             uses.entry(purl(package)).or_default().extend(used.iter().filter_map(|id| refer(id)));
         }
-        let of_all = self.roots.iter().filter_map(|id| refer(id));
-        let of_all = of_all.chain(libraries.iter().map(|one| format!("pkg:generic/{}@{}", one.name, one.version)));
-        uses.insert("signoff".into(), of_all.collect());
+        let all_refs = self.roots.iter().filter_map(|id| refer(id));
+        let all_refs = all_refs.chain(libraries.iter().map(|library| format!("pkg:generic/{}@{}", library.name, library.version)));
+        uses.insert("signoff".into(), all_refs.collect());
         let part = |name: &&str| json!({"type": "application", "name": name, "version": version});
         let parts: Vec<_> = programs.iter().map(part).collect();
         json!({
@@ -124,7 +124,7 @@ fn licence(package: &Value) -> Value {
 }
 
 /// Returns the hashes in Cargo.lock, by name and version.
-fn hashes(lock: &str) -> BTreeMap<(&str, &str), &str> {
+fn read_hashes(lock: &str) -> BTreeMap<(&str, &str), &str> {
     let package = |block| {
         let value = |field: &str| {
             let line = str::lines(block).find_map(|line| line.strip_prefix(field)?.strip_prefix(" = "));
@@ -177,7 +177,7 @@ mod tests {
         let metadata = metadata();
         let libc = Library { name: "libc", version: "1".into(), licence: "MIT" };
         let bill = || {
-            Parts::find(&metadata, &["program"]).unwrap().sbom("0.1.0", &["program"], LOCK, std::slice::from_ref(&libc))
+            Parts::find(&metadata, &["program"]).unwrap().render_sbom("0.1.0", &["program"], LOCK, std::slice::from_ref(&libc))
         };
         let sbom = bill();
         let refs: Vec<_> =

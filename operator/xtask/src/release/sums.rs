@@ -6,15 +6,15 @@ use std::path::Path;
 use anyhow::Result;
 use signoff_tests::image::sha256;
 
-use super::files;
+use super::find_files;
 
 /// The name of the file with the checksums.
 pub(super) const NAME: &str = "SHA256SUMS";
 
 /// Returns a line for every file in a folder except for the checksums, sorted by path.
-pub(super) fn sums(folder: &Path) -> Result<String> {
+pub(super) fn render_sums(folder: &Path) -> Result<String> {
     let mut lines = String::new();
-    for (path, file) in files(folder)?.into_iter().filter(|(path, _)| path != NAME) {
+    for (path, file) in find_files(folder)?.into_iter().filter(|(path, _)| path != NAME) {
         let digest = sha256(&fs::read(file)?);
         lines.push_str(&format!("{}  {path}\n", digest.trim_start_matches("sha256:")));
     }
@@ -28,7 +28,7 @@ mod tests {
     use std::fs;
     use std::process::Command;
 
-    use super::{NAME, sums};
+    use super::{NAME, render_sums};
 
     #[test]
     fn sha256sum_finds_every_file_as_it_is_and_a_changed_one() {
@@ -38,9 +38,9 @@ mod tests {
         write("b", "two");
         write("deep/a", "three");
         write("a", "");
-        let lines = sums(folder.path()).unwrap();
+        let lines = render_sums(folder.path()).unwrap();
         write(NAME, &lines);
-        assert_eq!(sums(folder.path()).unwrap(), lines, "the checksums are not among them");
+        assert_eq!(render_sums(folder.path()).unwrap(), lines, "the checksums are not among them");
         let paths: Vec<_> = lines.lines().filter_map(|line| line.split_once("  ")).map(|(_, path)| path).collect();
         assert_eq!(paths, ["a", "b", "deep/a"]);
         let check = || {

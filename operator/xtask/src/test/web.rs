@@ -8,7 +8,7 @@ use signoff_tests::control_plane::{BINARIES, Cluster, IssuerOptions, Options, WE
 use signoff_tests::say;
 
 use super::programs::{TestProgram, as_tests};
-use super::{operator, run_and_tally};
+use super::{run_and_tally, start_operator};
 use crate::tally::Tally;
 
 /// Runs the part. Screenshots are kept in `web-screenshots` of the target folder, and those of earlier runs are
@@ -26,7 +26,7 @@ pub(super) fn run(tests: &TestProgram, names: &[String]) -> Result<Tally> {
     say::step("web: starting an issuer and a control plane with an operator, and installing the chart");
     let (mut cluster, issuer) = runtime.block_on(Cluster::with_issuer(Options::default(), IssuerOptions::default()))?;
     let mut tally = Tally::default();
-    let operator = runtime.block_on(operator(&cluster, &binaries))?;
+    let operator = runtime.block_on(start_operator(&cluster, &binaries))?;
     let file = cluster.folder().join("handed-over.json");
     cluster.hand_over(&file)?;
 
@@ -37,7 +37,7 @@ pub(super) fn run(tests: &TestProgram, names: &[String]) -> Result<Tally> {
     tally.add(run_and_tally("web", &mut command)?);
 
     let stopped = runtime.block_on(operator.stop());
-    tally.check(
+    tally.count_check(
         "web: the operator ends when asked",
         stopped.inspect_err(|error| say::problem(&format!("{error:#}"))).is_ok(),
     );
