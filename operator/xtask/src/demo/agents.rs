@@ -52,7 +52,7 @@ pub(super) fn run(is_manned: bool, is_kept: bool) -> Result<ExitCode> {
         if is_kept {
             let [model, tools, crm] = [stage.model.url(), stage.tools.url(), stage.crm.url()];
             let servers = format!("The model answers at {model}, the tools at {tools}, the MCP server at {crm}");
-            show::kept(&stage.harness, "examples/tools/refund.yaml", &servers);
+            show::print_contexts(&stage.harness, "examples/tools/refund.yaml", &servers);
             super::keep_running(&stage.harness).await?;
         }
         stage.harness.clear().await?;
@@ -60,11 +60,12 @@ pub(super) fn run(is_manned: bool, is_kept: bool) -> Result<ExitCode> {
     })
 }
 
+/// Starts the environment and plays all acts. After an error, prints the end of the operator's log.
 async fn play(programs: &Path, is_manned: bool, started: Instant) -> Result<AgentDemo> {
     let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
     step("starting a control plane, a model that speaks OpenAI's protocol, two tools, and a CRM that speaks MCP");
     let (cluster, model, tools, crm) =
-        tokio::try_join!(Cluster::own(), servers::model(), servers::tools(), Crm::start())?;
+        tokio::try_join!(Cluster::own(), servers::start_model(), servers::start_tools(), Crm::start())?;
     step("installing Signoff by its chart, letting people in, and starting the operator as its own service account");
     let ((), namespace) = tokio::try_join!(cluster.install(&[]), cluster.namespace("agents"))?;
     let addresses = [model.address(), tools.address(), crm.address()];
@@ -80,7 +81,7 @@ async fn play(programs: &Path, is_manned: bool, started: Instant) -> Result<Agen
 }
 
 async fn play_acts(stage: &AgentDemo) -> Result<()> {
-    show::typed(&stage.harness);
+    show::print_exports(&stage.harness);
     let question = start_run(stage).await?;
     let refund = answer_question(stage, &question).await?;
     let edited = edit_refund(stage, &refund).await?;
@@ -111,7 +112,7 @@ async fn start_run(stage: &AgentDemo) -> Result<String> {
     std::fs::write(&file, serde_saphyr::to_string(&manifest)?)?;
     let applied = stage.harness.kubectl("dana", &["apply", "-f", &file.display().to_string()]).await?;
     expect(&applied, true, &["workflow.signoff.dev/acme created"])?;
-    let question = stage.harness.pending(RUN, &[]).await?;
+    let question = stage.harness.wait_for_approval(RUN, &[]).await?;
     stage.expect_requests(&["GET /orders/4711"])?;
     Ok(question)
 }
@@ -130,7 +131,7 @@ async fn answer_question(stage: &AgentDemo, question: &str) -> Result<String> {
     stage.wait_for_enter().await?;
     let answered = stage.harness.approve("alice", &["respond", question, "--choose", "q1=o1"]).await?;
     expect(&answered, true, &["answered"])?;
-    let refund = stage.harness.pending(RUN, &[question]).await?;
+    let refund = stage.harness.wait_for_approval(RUN, &[question]).await?;
     stage.expect_result("call_0", "ACME: a customer since 2019, with two orders")?;
     stage.expect_result("call_2", "A refund")?;
     stage.expect_crm_calls(&[CUSTOMER])?;
@@ -153,7 +154,7 @@ async fn edit_refund(stage: &AgentDemo, refund: &str) -> Result<String> {
     stage.wait_for_enter().await?;
     let edit = ["modify", refund, "--set", r#"arguments={"amount":380,"order":"4711"}"#, "--reason", "used for a week"];
     expect(&stage.harness.approve("alice", &edit).await?, true, &["modified"])?;
-    let edited = stage.harness.pending(RUN, &[refund]).await?;
+    let edited = stage.harness.wait_for_approval(RUN, &[refund]).await?;
     stage.expect_crm_calls(&[CUSTOMER])?;
     Ok(edited)
 }
@@ -171,7 +172,7 @@ async fn approve_refund(stage: &AgentDemo, before: &str, edited: &str) -> Result
     stage.wait_for_enter().await?;
     let approved = stage.harness.approve("bob", &["approve", edited, "--reason", "that is its value"]).await?;
     expect(&approved, true, &["approved"])?;
-    let late = stage.harness.pending(RUN, &[before, edited]).await?;
+    let late = stage.harness.wait_for_approval(RUN, &[before, edited]).await?;
     stage.expect_crm_calls(&[CUSTOMER, REFUND])?;
     let result = "A human changed the arguments. This ran: {\"amount\":380,\"order\":\"4711\"}\nrefund 1 is on its way";
     stage.expect_result("call_3", result)?;
@@ -188,7 +189,7 @@ async fn reject_refund(stage: &AgentDemo, late: &str) -> Result<String> {
     stage.wait_for_enter().await?;
     let rejected = stage.harness.approve("bob", &["reject", late, "--reason", "order 4712 is on time"]).await?;
     expect(&rejected, true, &["rejected"])?;
-    let letter = stage.harness.pending(RUN, &[late]).await?;
+    let letter = stage.harness.wait_for_approval(RUN, &[late]).await?;
     stage.expect_result("call_4", "Denied by a human: order 4712 is on time")?;
     let waiting = stage.harness.approve("alice", &["list", "--run", RUN]).await?;
     expect(&waiting, true, &[&letter])?;
@@ -227,7 +228,7 @@ fn show_results(stage: &AgentDemo) -> Result<()> {
     stage.expect_crm_calls(&[CUSTOMER, REFUND])?;
     let calls = stage.crm.calls().into_iter().map(|call| format!("crm: {call}"));
     show::output(&stage.log().into_iter().chain(calls).map(|line| format!("  {line}\n")).collect::<String>());
-    let results = servers::last_told(&stage.model)?;
+    let results = servers::read_last_calls(&stage.model)?;
     let line = |call: &Told| format!("  {} {}: {}\n", call.id, call.tool, call.result.replace('\n', "\n      "));
     show::output(&results.iter().map(line).collect::<String>());
     let ids: Vec<_> = results.iter().map(|call| call.id.as_str()).collect();
@@ -239,6 +240,7 @@ fn show_results(stage: &AgentDemo) -> Result<()> {
 }
 
 impl AgentDemo {
+    /// Returns the requests that the HTTP tools got, a line each.
     fn log(&self) -> Vec<String> {
         let line = |what: &str, body: &str| format!("{what} {body}").trim_end().to_owned();
         self.tools.received().iter().map(|got| line(&got.what, &got.body)).collect()
@@ -260,7 +262,7 @@ impl AgentDemo {
 
     /// Fails unless the model got this result for a call.
     fn expect_result(&self, id: &str, expected: &str) -> Result<()> {
-        let results = servers::last_told(&self.model)?;
+        let results = servers::read_last_calls(&self.model)?;
         let result = results.iter().find(|call| call.id == id).map(|call| call.result.as_str());
         ensure!(result == Some(expected), "of {id} the model should be told {expected:?}, and was told {result:?}");
         Ok(())

@@ -27,20 +27,20 @@ pub(super) struct Harness {
     pub(super) programs: PathBuf,
     operator: OperatorProcess,
     identity: OperatorIdentity,
-    named: bool,
+    is_users_cluster: bool,
 }
 
 impl Harness {
-    /// Starts the operator as its service account, on a cluster with the chart installed. `named`: the cluster is the
-    /// user's, so everything is removed from it in the end.
+    /// Starts the operator as its service account, on a cluster with the chart installed. `is_users_cluster`: whether
+    /// everything is removed from the cluster in the end.
     pub(super) async fn open(
         cluster: Cluster,
         namespace: Namespace,
         programs: &Path,
         arguments: Vec<String>,
-        named: bool,
+        is_users_cluster: bool,
     ) -> Result<Self> {
-        Self::open_with(cluster, namespace, programs, (arguments, Vec::new()), named).await
+        Self::open_with(cluster, namespace, programs, (arguments, Vec::new()), is_users_cluster).await
     }
 
     /// Starts the operator as [`Self::open`] does, with further environment variables beside the arguments.
@@ -49,32 +49,32 @@ impl Harness {
         namespace: Namespace,
         programs: &Path,
         (arguments, environment): (Vec<String>, Vec<(String, String)>),
-        named: bool,
+        is_users_cluster: bool,
     ) -> Result<Self> {
         let options = OperatorOptions::default();
         let identity = cluster.operator_identity(&options.identity).await?;
         let program = Some(programs.join("signoff-operator"));
         let operator =
             OperatorProcess::start(&cluster, OperatorOptions { program, arguments, environment, ..options }).await?;
-        Ok(Self { cluster, namespace, programs: programs.to_owned(), operator, identity, named })
+        Ok(Self { cluster, namespace, programs: programs.to_owned(), operator, identity, is_users_cluster })
     }
 
     /// Shows and runs `kubectl` as one of the people.
     pub(super) async fn kubectl(&self, person: &str, words: &[&str]) -> Result<Finished> {
         let before = ["--context", person, "-n", &self.namespace.name];
-        self.shown(&[&before, words].concat()).await
+        self.show_and_run(&[&before, words].concat()).await
     }
 
     /// Shows and runs `kubectl approve` as one of the people; kubectl takes no flags before a plugin's name.
     pub(super) async fn approve(&self, person: &str, words: &[&str]) -> Result<Finished> {
         let after = ["--context", person, "-n", &self.namespace.name];
-        self.shown(&[&["approve"], words, &after].concat()).await
+        self.show_and_run(&[&["approve"], words, &after].concat()).await
     }
 
-    async fn shown(&self, words: &[&str]) -> Result<Finished> {
+    async fn show_and_run(&self, words: &[&str]) -> Result<Finished> {
         show::command(&show::shell(&[&["kubectl"], words].concat()));
         let finished = self.invocation(words).run().await?;
-        show::printed(&finished);
+        show::print_finished(&finished);
         Ok(finished)
     }
 
@@ -97,12 +97,13 @@ impl Harness {
         self.cluster.kubectl(words.iter().copied()).search(&self.programs)
     }
 
-    /// Returns the Approval that a run waits for, except for those in `before`.
-    pub(super) async fn pending(&self, run: &str, before: &[&str]) -> Result<String> {
+    /// Waits until a run waits for an Approval that is not in `before`, and until the Approval exists. Returns the
+    /// name of the Approval.
+    pub(super) async fn wait_for_approval(&self, run: &str, before: &[&str]) -> Result<String> {
         let api = Api::<Workflow>::namespaced(self.cluster.admin().await?, &self.namespace.name);
         let next_approval = |run: &Workflow| {
             let pending = &run.status.as_ref()?.pending;
-            pending.iter().find(|asked| !before.contains(&asked.as_str())).cloned()
+            pending.iter().find(|name| !before.contains(&name.as_str())).cloned()
         };
         let waiting = await_condition(api, run, |run: Option<&Workflow>| run.and_then(next_approval).is_some());
         let run = tokio::time::timeout(GATE_TIMEOUT, waiting).await.context("the run asks nobody")??;
@@ -135,7 +136,7 @@ impl Harness {
         say::problem(&format!("the end of the operator's log:\n{}\n", display(&tail, 8000)));
         match self.cluster.plane_mut() {
             Some(plane) => plane.keep_logs(),
-            None if self.named => say::problem(&format!(
+            None if self.is_users_cluster => say::problem(&format!(
                 "namespace {} and the release signoff were left as they are",
                 self.namespace.name
             )),
@@ -146,7 +147,7 @@ impl Harness {
     /// Stops the operator gracefully, and removes everything from a cluster of the user.
     pub(super) async fn clear(self) -> Result<()> {
         self.operator.stop().await?;
-        if self.named {
+        if self.is_users_cluster {
             say::step(&format!(
                 "removing namespace {} and Signoff; its CRDs stay, as with every uninstall",
                 self.namespace.name

@@ -41,24 +41,24 @@ impl Deref for Letters {
 }
 
 impl Letters {
-    /// Starts a cluster or uses the named one, installs the chart, binds people's roles, and starts the operator as its
-    /// service account.
-    pub(super) async fn set(
-        named: Option<(PathBuf, String)>,
+    /// Starts a cluster or uses the user's cluster, installs the chart, binds people's roles, and starts the operator as
+    /// its service account.
+    pub(super) async fn start(
+        user_cluster: Option<(PathBuf, String)>,
         model: Option<Model>,
         programs: &Path,
         started: Instant,
     ) -> Result<Self> {
         let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
-        let on_named = named.is_some();
-        let cluster = match named {
+        let is_users_cluster = user_cluster.is_some();
+        let cluster = match user_cluster {
             None => {
                 step("starting a control plane: etcd, API server, controller manager");
                 Cluster::own().await?
             }
             Some((file, context)) => {
                 step(&format!("using the context {context} of {}", file.display()));
-                vacant(Cluster::existing(&file, &context).await?).await?
+                check_vacant(Cluster::existing(&file, &context).await?).await?
             }
         };
         step("installing Signoff by its chart, and waiting until its admission policies are in force");
@@ -76,7 +76,7 @@ impl Letters {
             changed = true;
         }
         let (harness, (), ()) = tokio::try_join!(
-            Harness::open(cluster.clone(), namespace.clone(), programs, arguments, on_named),
+            Harness::open(cluster.clone(), namespace.clone(), programs, arguments, is_users_cluster),
             // dana can decide and read Events, so only her being the requester keeps her from approving.
             namespace.bind("signoff-approver", "dana@example.com"),
             namespace.bind("view", "dana@example.com"),
@@ -87,13 +87,13 @@ impl Letters {
     }
 }
 
-/// Fails if a user's cluster has Signoff already, because the demo would replace its operator.
-async fn vacant(cluster: Cluster) -> Result<Cluster> {
+/// Returns a user's cluster. Fails if the cluster has Signoff already, because the demo would replace its operator.
+async fn check_vacant(cluster: Cluster) -> Result<Cluster> {
     // The policies are removed when Signoff is uninstalled. Its CRDs stay, so they do not show that it is installed.
     let words = ["get", "validatingadmissionpolicies", "signoff-approvals", "--ignore-not-found", "--output=name"];
-    let there = cluster.kubectl(words).run().await?.ok()?;
+    let policies = cluster.kubectl(words).run().await?.ok()?;
     ensure!(
-        there.trim().is_empty(),
+        policies.trim().is_empty(),
         "Signoff is installed on that cluster already, and the demo would replace its operator: name another cluster, or \
          apply examples/quickstart/workflow.yaml there yourself"
     );
@@ -102,11 +102,11 @@ async fn vacant(cluster: Cluster) -> Result<Cluster> {
 
 /// Opens the letter box at the address in the example; if that port is taken, the example is changed.
 pub(super) async fn open_letterbox(manifest: &mut Value, changed: &mut bool) -> Result<Letterbox> {
-    let place = quickstart::input(manifest, "letterbox")?;
-    let said: Url = place.as_str().unwrap_or_default().parse().context("inputs.letterbox of the quickstart example")?;
-    let letterbox = Letterbox::open(said.port().unwrap_or_default()).await?;
-    if Some(letterbox.address().port()) != said.port() {
-        *place = letterbox.url().into();
+    let input = quickstart::input(manifest, "letterbox")?;
+    let url: Url = input.as_str().unwrap_or_default().parse().context("inputs.letterbox of the quickstart example")?;
+    let letterbox = Letterbox::open(url.port().unwrap_or_default()).await?;
+    if Some(letterbox.address().port()) != url.port() {
+        *input = letterbox.url().into();
         *changed = true;
     }
     Ok(letterbox)

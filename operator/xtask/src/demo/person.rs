@@ -12,7 +12,7 @@ use super::show;
 
 /// The outcome of the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Decided {
+pub(super) enum GateOutcome {
     /// Approved, as it was shown.
     Approved,
     /// Approved with this text instead.
@@ -24,22 +24,22 @@ pub(super) enum Decided {
     Nothing,
 }
 
-/// Asks until the person decides or leaves.
-pub(super) async fn decides(harness: &Harness, approval: &str, draft: &str) -> Result<Decided> {
+/// Asks how to decide on a drafted letter, and decides so, until the plugin accepts a decision or the person leaves.
+pub(super) async fn ask_decision(harness: &Harness, approval: &str, draft: &str) -> Result<GateOutcome> {
     loop {
         let line = ask(
             "You are alice. [a]pprove, [r]eject, [e]dit the letter, ans[w]er with a postscript, [s]how again, [q]uit: ",
         )
         .await?;
-        let Some(line) = line else { return Ok(Decided::Nothing) };
-        let (decided, finished) = match line.trim().to_lowercase().as_str() {
-            "a" | "approve" => (Decided::Approved, harness.approve("alice", &["approve", approval]).await?),
+        let Some(line) = line else { return Ok(GateOutcome::Nothing) };
+        let (outcome, finished) = match line.trim().to_lowercase().as_str() {
+            "a" | "approve" => (GateOutcome::Approved, harness.approve("alice", &["approve", approval]).await?),
             "r" | "reject" => {
                 let reason = ask("Why? ").await?.unwrap_or_default();
                 let reason = ["--reason", reason.trim()];
                 let reason = if reason[1].is_empty() { &[][..] } else { &reason[..] };
                 let words = [&["reject", approval], reason].concat();
-                (Decided::Rejected, harness.approve("alice", &words).await?)
+                (GateOutcome::Rejected, harness.approve("alice", &words).await?)
             }
             "e" | "edit" => {
                 let Some(text) = edit_letter(harness.cluster.folder(), draft).await? else { continue };
@@ -47,7 +47,7 @@ pub(super) async fn decides(harness: &Harness, approval: &str, draft: &str) -> R
                 std::fs::write(&file, json!({"response": text}).to_string())?;
                 let file = file.display().to_string();
                 let finished = harness.approve("alice", &["modify", approval, "--from-file", &file]).await?;
-                (Decided::Modified(text), finished)
+                (GateOutcome::Modified(text), finished)
             }
             "w" | "answer" => {
                 let Some(text) = ask("The postscript: ").await?.filter(|text| !text.trim().is_empty()) else {
@@ -55,38 +55,38 @@ pub(super) async fn decides(harness: &Harness, approval: &str, draft: &str) -> R
                 };
                 let text = text.trim().to_owned();
                 let finished = harness.approve("alice", &["respond", approval, "--response", &text]).await?;
-                (Decided::Answered(text), finished)
+                (GateOutcome::Answered(text), finished)
             }
             "s" | "show" => {
                 harness.approve("alice", &["show", approval]).await?;
                 continue;
             }
-            "q" | "quit" => return Ok(Decided::Nothing),
+            "q" | "quit" => return Ok(GateOutcome::Nothing),
             _ => continue,
         };
         if finished.code == 0 {
-            return Ok(decided);
+            return Ok(outcome);
         }
     }
 }
 
-/// Asks the person to approve or reject, until they decide or leave.
-pub(super) async fn allows(harness: &Harness, approval: &str) -> Result<Decided> {
+/// Asks whether to approve or reject, and decides so, until the plugin accepts a decision or the person leaves.
+pub(super) async fn ask_permission(harness: &Harness, approval: &str) -> Result<GateOutcome> {
     loop {
         let line = ask("You are alice. [a]pprove, [r]eject, [s]how again, [q]uit: ").await?;
-        let Some(line) = line else { return Ok(Decided::Nothing) };
-        let (decided, verb) = match line.trim().to_lowercase().as_str() {
-            "a" | "approve" => (Decided::Approved, "approve"),
-            "r" | "reject" => (Decided::Rejected, "reject"),
+        let Some(line) = line else { return Ok(GateOutcome::Nothing) };
+        let (outcome, verb) = match line.trim().to_lowercase().as_str() {
+            "a" | "approve" => (GateOutcome::Approved, "approve"),
+            "r" | "reject" => (GateOutcome::Rejected, "reject"),
             "s" | "show" => {
                 harness.approve("alice", &["show", approval]).await?;
                 continue;
             }
-            "q" | "quit" => return Ok(Decided::Nothing),
+            "q" | "quit" => return Ok(GateOutcome::Nothing),
             _ => continue,
         };
         if harness.approve("alice", &[verb, approval]).await?.code == 0 {
-            return Ok(decided);
+            return Ok(outcome);
         }
     }
 }

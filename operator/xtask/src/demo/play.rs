@@ -8,26 +8,26 @@ use signoff_expr::text::clean;
 use signoff_tests::control_plane::Finished;
 
 use super::letters::Letters;
-use super::person::{self, Decided};
+use super::person::{self, GateOutcome};
 use super::show;
 
 const WORKFLOW: &str = "refund-4711";
 
 /// Plays all acts. `started` is the time after all builds, from which durations are shown.
-pub(super) async fn play(harness: &Letters, manned: bool, started: Instant) -> Result<()> {
-    show::typed(harness);
+pub(super) async fn play(harness: &Letters, is_manned: bool, started: Instant) -> Result<()> {
+    show::print_exports(harness);
     let approval = start_run(harness, started).await?;
     refuse_outsiders(harness, &approval).await?;
     refuse_requester(harness, &approval).await?;
     let draft = harness
         .read("alice", &["get", "approval", &approval, "-o", "jsonpath={.spec.request.reviews.response}"])
         .await?;
-    match decide(harness, &approval, &draft, manned).await? {
-        Decided::Nothing => {
+    match decide(harness, &approval, &draft, is_manned).await? {
+        GateOutcome::Nothing => {
             show::words("Nothing was decided, so nothing was sent: the run would wait until its deadline.");
             return Ok(());
         }
-        Decided::Rejected => show_rejection(harness, &approval).await?,
+        GateOutcome::Rejected => show_rejection(harness, &approval).await?,
         decided => {
             show_progress(harness, &approval).await?;
             check_letter(harness, &decided, &draft).await?;
@@ -37,8 +37,8 @@ pub(super) async fn play(harness: &Letters, manned: bool, started: Instant) -> R
     Ok(())
 }
 
-/// Checks that a command succeeded or failed as expected, and that its output has these words.
-pub(super) fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Result<()> {
+/// Checks that a command succeeded or failed as expected, and that the output has the expected words.
+pub(super) fn expect(finished: &Finished, succeeds: bool, expected: &[&str]) -> Result<()> {
     let output = format!("{}{}", finished.stdout, finished.stderr);
     let should = if succeeds { "succeed" } else { "be refused" };
     ensure!(
@@ -46,7 +46,7 @@ pub(super) fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Resu
         "the last command should {should}, and ended with code {}",
         finished.code
     );
-    for words in says {
+    for words in expected {
         ensure!(output.contains(words), "the last command should have said {words:?}");
     }
     Ok(())
@@ -101,7 +101,7 @@ async fn refuse_requester(harness: &Letters, approval: &str) -> Result<()> {
     expect(&refused, false, &["the requester must not decide this gate (excludeRequester)"])
 }
 
-async fn decide(harness: &Letters, approval: &str, draft: &str, manned: bool) -> Result<Decided> {
+async fn decide(harness: &Letters, approval: &str, draft: &str, is_manned: bool) -> Result<GateOutcome> {
     show::act("4. alice reads and decides", "The plugin shows facts first, then the words of others, fenced.");
     expect(&harness.approve("alice", &["list"]).await?, true, &[approval])?;
     expect(
@@ -109,12 +109,12 @@ async fn decide(harness: &Letters, approval: &str, draft: &str, manned: bool) ->
         true,
         &["Send this letter to ACME Ltd?", "dana@example.com"],
     )?;
-    if manned {
-        return person::decides(harness, approval, draft).await;
+    if is_manned {
+        return person::ask_decision(harness, approval, draft).await;
     }
     let decided = harness.approve("alice", &["approve", approval, "--reason", "the numbers are right"]).await?;
     expect(&decided, true, &["approved"])?;
-    Ok(Decided::Approved)
+    Ok(GateOutcome::Approved)
 }
 
 async fn show_progress(harness: &Letters, approval: &str) -> Result<()> {
@@ -156,12 +156,12 @@ async fn show_records(harness: &Letters, approval: &str, phase: &str) -> Result<
     Ok(())
 }
 
-async fn check_letter(harness: &Letters, decided: &Decided, draft: &str) -> Result<()> {
+async fn check_letter(harness: &Letters, decided: &GateOutcome, draft: &str) -> Result<()> {
     show::act("7. The result", "The output of the run, and the letter that was posted.");
     let outputs = ["get", "workflow", WORKFLOW, "-o", "jsonpath={.status.outputs}"];
     let word = match decided {
-        Decided::Modified(_) => "modified",
-        Decided::Answered(_) => "responded",
+        GateOutcome::Modified(_) => "modified",
+        GateOutcome::Answered(_) => "responded",
         _ => "approved",
     };
     let output = harness.kubectl("dana", &outputs).await?;
@@ -177,12 +177,12 @@ async fn check_letter(harness: &Letters, decided: &Decided, draft: &str) -> Resu
     let text = body["letter"].as_str().unwrap_or_default();
     let shown = match decided {
         // Control characters of the person's text are dropped before it is used.
-        Decided::Modified(text) => clean(text),
-        Decided::Answered(answer) => clean(&format!("{draft}\n\nP.S. {answer}")),
+        GateOutcome::Modified(text) => clean(text),
+        GateOutcome::Answered(answer) => clean(&format!("{draft}\n\nP.S. {answer}")),
         _ => draft.to_owned(),
     };
     // An Approval shows the first part of a long text, under the digest of the whole.
-    let same = if draft.len() < 4000 { text == shown } else { text.starts_with(draft) };
-    ensure!(same && letter.what == "POST /letters", "what was sent is not what was decided:\n{shown}");
+    let is_decided_text = if draft.len() < 4000 { text == shown } else { text.starts_with(draft) };
+    ensure!(is_decided_text && letter.what == "POST /letters", "what was sent is not what was decided:\n{shown}");
     Ok(())
 }

@@ -29,7 +29,7 @@ pub(super) fn command(line: &str) {
 }
 
 /// Prints the output of a command: standard error first.
-pub(super) fn printed(finished: &Finished) {
+pub(super) fn print_finished(finished: &Finished) {
     output(&format!("{}{}", finished.stderr, finished.stdout));
 }
 
@@ -59,7 +59,8 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Returns the lines with which kubectl and the plugin work in another terminal. `folders`: those of the programs.
+/// Returns the lines with which kubectl and the plugin work in another terminal. `folders`: the folders with these
+/// programs.
 pub(crate) fn exports(kubeconfig: &Path, folders: &[&Path]) -> String {
     let folders: Vec<_> = folders.iter().map(|folder| quoted(&folder.display().to_string())).collect();
     format!(
@@ -69,7 +70,7 @@ pub(crate) fn exports(kubeconfig: &Path, folders: &[&Path]) -> String {
     )
 }
 
-/// Returns those lines for a story.
+/// Returns the lines of [`exports`] for the cluster of a demo.
 pub(super) fn exports_of(harness: &Harness) -> String {
     let kubectl = harness.cluster.clients().kubectl.parent();
     let folders: Vec<&Path> = [Some(harness.programs.as_path()), kubectl].into_iter().flatten().collect();
@@ -77,12 +78,12 @@ pub(super) fn exports_of(harness: &Harness) -> String {
 }
 
 /// Prints the lines with which the commands of the story work in another terminal while it is played.
-pub(super) fn typed(harness: &Harness) {
+pub(super) fn print_exports(harness: &Harness) {
     say::result(&format!("\nIn another terminal these lines make every command below work:\n{}", exports_of(harness)));
 }
 
-/// Prints the same for a story on a machine of its own, which another terminal enters first.
-pub(super) fn typed_inside(harness: &Harness) {
+/// Prints the lines of [`print_exports`] for a demo on a machine of its own, which another terminal enters first.
+pub(super) fn print_exports_inside(harness: &Harness) {
     let lines = inside(&exports_of(harness));
     say::result(&format!("\nIn another terminal, as root, these lines make every command below work:\n{lines}"));
 }
@@ -95,7 +96,7 @@ fn inside(lines: &str) -> String {
 
 /// Prints the commands with which to explore the cluster. `example`: a Workflow that can be applied; `servers`: the
 /// other servers and their addresses.
-pub(super) fn kept(harness: &Harness, example: &str, servers: &str) {
+pub(super) fn print_contexts(harness: &Harness, example: &str, servers: &str) {
     act("Yours now", "Everything stays as it is until Ctrl-C. In another terminal:");
     say::result(&exports_of(harness));
     let name = &harness.namespace.name;

@@ -10,19 +10,19 @@ pub(super) const QUESTION: &str = "Order 4711 arrived damaged. What shall I offe
 pub(super) const LETTER: &str = "Dear ACME, the refund for order 4711 is on its way.";
 
 /// Starts the model.
-pub(super) async fn model() -> Result<Loopback> {
+pub(super) async fn start_model() -> Result<Loopback> {
     Loopback::start(|_, request| {
         let body = serde_json::from_str(&request.body).unwrap_or_default();
         match told(&body) {
-            Ok(turns) => loopback::json(&turn(&turns)),
+            Ok(turns) => loopback::json(&next_turn(&turns)),
             Err(why) => loopback::text(400, format!("{why:#}")),
         }
     })
     .await
 }
 
-/// Returns the next turn of the model, after these.
-fn turn(turns: &[Vec<Told>]) -> Value {
+/// Returns the turn of the model that follows `turns`.
+fn next_turn(turns: &[Vec<Told>]) -> Value {
     let arguments = |value: Value| value.to_string();
     let calls = |text: &str, calls: &[(&str, &str, String)]| {
         let calls: Vec<_> = calls.iter().map(|(id, tool, arguments)| (*id, *tool, arguments.as_str())).collect();
@@ -55,7 +55,7 @@ fn turn(turns: &[Vec<Told>]) -> Value {
 }
 
 /// Starts the tools that are called by HTTP.
-pub(super) async fn tools() -> Result<Loopback> {
+pub(super) async fn start_tools() -> Result<Loopback> {
     Loopback::start(|_, request| match request.what.as_str() {
         "GET /orders/4711" => loopback::text(200, "order 4711: 420 EUR, delivered on Monday"),
         "POST /letters" => loopback::text(201, "the letter is sent"),
@@ -65,7 +65,7 @@ pub(super) async fn tools() -> Result<Loopback> {
 }
 
 /// Returns the calls of all turns with the results that the model got in its last request.
-pub(super) fn last_told(model: &Loopback) -> Result<Vec<Told>> {
+pub(super) fn read_last_calls(model: &Loopback) -> Result<Vec<Told>> {
     let requests = model.received();
     let last = requests.last().context("the model was not asked")?;
     Ok(told(&serde_json::from_str(&last.body)?)?.into_iter().flatten().collect())

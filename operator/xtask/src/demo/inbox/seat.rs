@@ -35,24 +35,24 @@ pub(super) struct Seat<'a> {
 
 impl<'a> Seat<'a> {
     /// Signs a person in at the issuer.
-    pub(super) async fn by_issuer(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
-        let seat = Self::empty(stage, person, pictures).await?;
+    pub(super) async fn sign_in_at_issuer(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
+        let seat = Self::open_page(stage, person, pictures).await?;
         seat.page.click(role("button", "Sign in with 127.0.0.1")).await?;
         seat.page.wait(role("heading", "Sign in to signoff")).await?;
         seat.page.fill(label("Email"), seat.user).await?;
         seat.page.click(role("button", "Sign in")).await?;
-        seat.arrives().await
+        seat.check_inbox().await
     }
 
     /// Signs a person in with the token of their kubeconfig.
-    pub(super) async fn by_token(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
-        let seat = Self::empty(stage, person, pictures).await?;
+    pub(super) async fn sign_in_by_token(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
+        let seat = Self::open_page(stage, person, pictures).await?;
         seat.page.fill(css("#token"), &stage.token(person)?).await?;
         seat.page.click(role("button", "Sign in with a token")).await?;
-        seat.arrives().await
+        seat.check_inbox().await
     }
 
-    async fn empty(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
+    async fn open_page(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
         let page = Page::open(&Look::default()).await?;
         page.goto(stage.web.url()).await?;
         page.wait(role("heading", "Sign in")).await?;
@@ -61,29 +61,29 @@ impl<'a> Seat<'a> {
         Ok(seat)
     }
 
-    async fn arrives(self) -> Result<Self> {
+    async fn check_inbox(self) -> Result<Self> {
         self.page.wait(role("heading", "Inbox")).await?;
-        self.says("header.bar", &[self.user]).await?;
+        self.check_words("header.bar", &[self.user]).await?;
         Ok(self)
     }
 
-    /// Checks that a part of the page has these words, whatever the spaces between them. Returns its text.
-    pub(super) async fn says(&self, part: &str, words: &[&str]) -> Result<String> {
+    /// Checks that a part of the page has these words, whatever the spaces between them. Returns the text.
+    pub(super) async fn check_words(&self, part: &str, words: &[&str]) -> Result<String> {
         let text = self.page.text(part).await?;
         let narrow = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for one in words {
+        for expected in words {
             ensure!(
-                narrow(&text).contains(&narrow(one)),
-                "{part} of {} should say {one:?}, and says:\n{text}",
+                narrow(&text).contains(&narrow(expected)),
+                "{part} of {} should say {expected:?}, and says:\n{text}",
                 self.page.url().await?
             );
         }
         Ok(text)
     }
 
-    /// Checks the words as [`Self::says`] does, and prints the text.
-    pub(super) async fn shows(&self, part: &str, words: &[&str]) -> Result<()> {
-        let text = self.says(part, words).await?;
+    /// Checks the words as [`Self::check_words`] does, and prints the text.
+    pub(super) async fn print_words(&self, part: &str, words: &[&str]) -> Result<()> {
+        let text = self.check_words(part, words).await?;
         let lines: Vec<_> =
             text.lines().map(str::trim).filter(|line| !line.is_empty()).map(|line| format!("  {line}")).collect();
         show::output(&lines.join("\n"));
@@ -92,22 +92,22 @@ impl<'a> Seat<'a> {
 
     /// Prints all elements that a selector matches, each in a line, a term with its description. Checks that they have
     /// these words.
-    pub(super) async fn lists(&self, selector: &str, words: &[&str]) -> Result<()> {
+    pub(super) async fn print_elements(&self, selector: &str, words: &[&str]) -> Result<()> {
         let script = format!(
             "[...document.querySelectorAll({})].map(found => (found.tagName === 'DT' ? `${{found.innerText}}: ${{found.nextElementSibling.innerText}}` : found.innerText).trim().replace(/\\s*\\n\\s*/g, ' · '))",
             serde_json::to_string(selector)?
         );
         let lines: Vec<String> = serde_json::from_value(self.page.evaluate(&script).await?)?;
         let text = lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
-        for one in words {
-            ensure!(text.contains(one), "{} should say {one:?}, and says:\n{text}", self.page.url().await?);
+        for expected in words {
+            ensure!(text.contains(expected), "{} should say {expected:?}, and says:\n{text}", self.page.url().await?);
         }
         show::output(&text);
         Ok(())
     }
 
     /// Goes to a page, which must exist.
-    pub(super) async fn opens(&self, url: &str) -> Result<()> {
+    pub(super) async fn open(&self, url: &str) -> Result<()> {
         show::words(&format!("{} opens {url}", self.name));
         let status = self.page.goto(url).await?;
         ensure!(status == 200, "{url} answers with {status}");
@@ -115,12 +115,12 @@ impl<'a> Seat<'a> {
     }
 
     /// Opens the request that a run waits for.
-    pub(super) async fn reads(&self, run: &str) -> Result<()> {
-        self.opens(&self.stage.at(run)?).await
+    pub(super) async fn open_request(&self, run: &str) -> Result<()> {
+        self.open(&self.stage.request_url(run)?).await
     }
 
     /// Opens one of the folded ways to decide.
-    pub(super) async fn unfolds(&self, summary: &str) -> Result<()> {
+    pub(super) async fn unfold(&self, summary: &str) -> Result<()> {
         let way = css(&format!("details.way:has(summary:text-is(\"{summary}\"))"));
         if self.page.attribute(&way, "open").await?.is_none() {
             self.page.click(css("summary").inside(way)).await?;
@@ -130,12 +130,12 @@ impl<'a> Seat<'a> {
 
     /// Presses the button of the page that asks for confirmation, after checking its words and that no decision was
     /// recorded before.
-    pub(super) async fn confirms(&self, run: &str, verdict: &str, words: &[&str]) -> Result<()> {
+    pub(super) async fn confirm(&self, run: &str, verdict: &str, words: &[&str]) -> Result<()> {
         self.page.wait(css(".confirm")).await?;
         show::words(&format!("{} sees the decision once more before it is recorded:", self.name));
-        self.says(".confirm", words).await?;
-        self.lists(".confirm h1, .confirm dt, .difference .gone, .difference .new", &[verdict]).await?;
-        self.picture(&format!("confirm-{verdict}")).await?;
+        self.check_words(".confirm", words).await?;
+        self.print_elements(".confirm h1, .confirm dt, .difference .gone, .difference .new", &[verdict]).await?;
+        self.take_picture(&format!("confirm-{verdict}")).await?;
         let approval = self.stage.approval(run)?;
         let decisions = ["get", "approval", approval, "-o", "jsonpath={.spec.decisions}"];
         let recorded = self.stage.harness.read("dana", &decisions).await?;
@@ -147,16 +147,16 @@ impl<'a> Seat<'a> {
 
     /// Waits until the operator has counted the decision, for which the page waits two seconds only, and checks the
     /// outcome.
-    pub(super) async fn learns(&self, run: &str, phase: &str, words: &[&str]) -> Result<()> {
-        self.stage.until(run, &format!("{{.status.phase}}={phase}")).await?;
+    pub(super) async fn check_outcome(&self, run: &str, phase: &str, words: &[&str]) -> Result<()> {
+        self.stage.wait_for_field(run, &format!("{{.status.phase}}={phase}")).await?;
         // The page may show the next request by now.
-        self.page.goto(&self.stage.at(run)?).await?;
-        self.says(".top", &[phase]).await?;
-        self.shows(".outcome", words).await
+        self.page.goto(&self.stage.request_url(run)?).await?;
+        self.check_words(".top", &[phase]).await?;
+        self.print_words(".outcome", words).await
     }
 
     /// Keeps a screenshot.
-    pub(super) async fn picture(&self, what: &str) -> Result<()> {
+    pub(super) async fn take_picture(&self, what: &str) -> Result<()> {
         let number = self.pictures.taken.fetch_add(1, Ordering::Relaxed) + 1;
         let file = self.pictures.folder.join(format!("{number:02}-{}-{}.png", self.name, what.to_lowercase()));
         self.page.picture(&file).await.with_context(|| format!("a picture of {what}"))?;
@@ -164,8 +164,8 @@ impl<'a> Seat<'a> {
         Ok(())
     }
 
-    /// Fails when the browser blocked a script, or a script of the page failed.
-    pub(super) async fn is_quiet(&self) -> Result<()> {
+    /// Fails if the browser blocked a script, or if a script of the page failed.
+    pub(super) async fn check_scripts(&self) -> Result<()> {
         let complaints = self.page.complaints().await?;
         let bad: Vec<_> =
             complaints.iter().filter(|line| line.starts_with("script:") || line.contains("Security Policy")).collect();

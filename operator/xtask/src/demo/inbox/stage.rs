@@ -23,8 +23,8 @@ use super::mails;
 const RUNS: &str = "operator/xtask/src/demo/inbox/runs.yaml";
 /// The address at which the runs expect the letter box.
 const LETTERBOX: &str = "http://127.0.0.1:18025";
-/// The lifetime of id_tokens, which is that of the longest session.
-const SESSION: Duration = Duration::from_secs(8 * 3600);
+/// The lifetime of id_tokens: the length of the longest session.
+const SESSION_LENGTH: Duration = Duration::from_secs(8 * 3600);
 
 /// The run with a letter that a model drafted.
 pub(super) const LETTER: &str = "refund-4711";
@@ -62,7 +62,7 @@ impl Stage {
     pub(super) async fn start(programs: &Path, needs_issuer: bool, mails: &Path, started: Instant) -> Result<Self> {
         let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
         step("starting a control plane and an issuer, and installing Signoff by its chart");
-        let (cluster, issuer) = cluster(needs_issuer).await?;
+        let (cluster, issuer) = start_cluster(needs_issuer).await?;
         let namespace = cluster.namespace("inbox").await?;
         let (mut letter, mut is_changed) = (quickstart::manifest()?, false);
         let letterbox = open_letterbox(&mut letter, &mut is_changed).await?;
@@ -88,15 +88,15 @@ impl Stage {
         let harness = Harness::open_with(cluster, namespace, programs, operator, false).await?;
         let mut stage = Self { harness, web, letterbox, issuer, mail, approvals: BTreeMap::new() };
         step("ready");
-        if let Err(error) = stage.ask(letter, is_changed).await {
+        if let Err(error) = stage.start_runs(letter, is_changed).await {
             stage.report_failure().await;
             return Err(error);
         }
         Ok(stage)
     }
 
-    /// Starts dana's runs, and returns when each of them has reached its gate.
-    async fn ask(&mut self, letter: Value, is_changed: bool) -> Result<()> {
+    /// Starts dana's runs, and waits until each has reached its gate. Remembers the Approvals for which the runs wait.
+    async fn start_runs(&mut self, letter: Value, is_changed: bool) -> Result<()> {
         show::words("");
         show::act("dana asks", "Seven runs begin, and each of them stops at a question to other people.");
         let cluster = &self.harness.cluster;
@@ -124,7 +124,7 @@ impl Stage {
             self.harness.read("dana", &["wait", "--for=create", &approval, "--timeout=60s"]).await?;
             self.approvals.insert(run, name);
         }
-        self.until(OVERDUE, "{.status.phase}=Overdue").await?;
+        self.wait_for_field(OVERDUE, "{.status.phase}=Overdue").await?;
         let got = self.harness.kubectl("dana", &["get", "approvals"]).await?;
         expect(&got, true, &["Pending", "Overdue", self.approval(CONTRACT)?])
     }
@@ -135,13 +135,13 @@ impl Stage {
     }
 
     /// Waits until a field of a run's Approval has a value, such as `{.status.phase}=Approved`.
-    pub(super) async fn until(&self, run: &str, is: &str) -> Result<()> {
-        let (condition, approval) = (format!("--for=jsonpath={is}"), format!("approval/{}", self.approval(run)?));
+    pub(super) async fn wait_for_field(&self, run: &str, value: &str) -> Result<()> {
+        let (condition, approval) = (format!("--for=jsonpath={value}"), format!("approval/{}", self.approval(run)?));
         self.harness.read("dana", &["wait", &condition, &approval, "--timeout=60s"]).await.map(drop)
     }
 
     /// Waits until a run has ended, by its condition.
-    pub(super) async fn ended(&self, run: &str, condition: &str) -> Result<()> {
+    pub(super) async fn wait_for_end(&self, run: &str, condition: &str) -> Result<()> {
         let (condition, run) = (format!("--for=condition={condition}"), format!("workflow/{run}"));
         self.harness.read("dana", &["wait", &condition, &run, "--timeout=60s"]).await.map(drop)
     }
@@ -157,7 +157,7 @@ impl Stage {
     }
 
     /// Returns the address of the page of a run's Approval.
-    pub(super) fn at(&self, run: &str) -> Result<String> {
+    pub(super) fn request_url(&self, run: &str) -> Result<String> {
         Ok(format!("{}/n/{}/a/{}", self.web.url(), self.harness.namespace.name, self.approval(run)?))
     }
 
@@ -178,10 +178,10 @@ impl Stage {
 }
 
 /// Starts a control plane with the chart, and with an issuer whose tokens it accepts if there is Node.js.
-async fn cluster(needs_issuer: bool) -> Result<(Cluster, Option<IssuerProcess>)> {
+async fn start_cluster(needs_issuer: bool) -> Result<(Cluster, Option<IssuerProcess>)> {
     match tokio::task::spawn_blocking(Node::find).await? {
         Ok(_) => {
-            let options = IssuerOptions { lifetime: SESSION, ..IssuerOptions::default() };
+            let options = IssuerOptions { lifetime: SESSION_LENGTH, ..IssuerOptions::default() };
             let (cluster, issuer) = Cluster::with_issuer(Options::default(), options).await?;
             Ok((cluster, Some(issuer)))
         }
