@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    fn written(section: &Section) -> BTreeSet<&'static str> {
+    fn listed_words(section: &Section) -> BTreeSet<&'static str> {
         let words: Vec<_> = section.entries.iter().flat_map(|entry| entry.words.split_whitespace()).collect();
         let set: BTreeSet<_> = words.iter().copied().collect();
         assert_eq!(set.len(), words.len(), "{}: a word stands there twice", section.title);
@@ -195,10 +195,10 @@ mod tests {
     #[test]
     fn the_page_has_every_word_of_the_vocabulary_and_no_other() {
         for (section, words) in templates::VOCABULARY {
-            assert_eq!(written(section), words.split_whitespace().collect(), "{}", section.title);
+            assert_eq!(listed_words(section), words.split_whitespace().collect(), "{}", section.title);
         }
         for (section, words) in conditions::vocabulary() {
-            assert_eq!(written(section), words, "{}", section.title);
+            assert_eq!(listed_words(section), words, "{}", section.title);
         }
     }
 

@@ -89,7 +89,7 @@ mod tests {
     use super::replace_folder;
 
     #[test]
-    fn a_folder_of_an_earlier_run_is_replaced_and_any_other_is_left_alone() {
+    fn a_folder_of_an_earlier_run_is_replaced_and_any_other_is_refused() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("deep/out");
         let write = |name: &'static str| replace_folder(&folder, "mark", move |at| Ok(fs::write(at.join(name), "")?));

@@ -176,7 +176,7 @@ mod tests {
     const RUN: &str = "running 3 tests\ntest a::works ... ok\ntest a::breaks ... FAILED\ntest b ... ok\n\n\
                        test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
 
-    fn read(output: &str, success: bool) -> Tally {
+    fn count_run(output: &str, success: bool) -> Tally {
         let mut tally = Tally::default();
         tally.count_output("unit", output, success);
         tally
@@ -184,33 +184,33 @@ mod tests {
 
     #[test]
     fn passes_and_failures_are_counted_and_failures_named() {
-        let tally = read(RUN, false);
+        let tally = count_run(RUN, false);
         assert_eq!(tally.summary(), "2 passed, 1 failed");
         assert_eq!(tally.failed(), ["unit: a::breaks"]);
     }
 
     #[test]
     fn several_programs_of_one_run_add_up() {
-        assert_eq!(read(&RUN.repeat(2), false).summary(), "4 passed, 2 failed");
+        assert_eq!(count_run(&RUN.repeat(2), false).summary(), "4 passed, 2 failed");
     }
 
     #[test]
     fn a_run_that_does_not_compile_is_a_failure() {
-        assert_eq!(read("", false).summary(), "0 passed, 1 failed");
+        assert_eq!(count_run("", false).summary(), "0 passed, 1 failed");
     }
 
     #[test]
-    fn a_failure_that_only_the_sum_tells_of_is_counted() {
-        let tally = read("test result: FAILED. 2 passed; 1 failed; 0 ignored\n", false);
+    fn a_failure_without_a_name_is_counted() {
+        let tally = count_run("test result: FAILED. 2 passed; 1 failed; 0 ignored\n", false);
         assert_eq!(tally.summary(), "2 passed, 1 failed");
     }
 
     #[test]
-    fn times_of_tests_are_read_and_the_slowest_told() {
+    fn times_of_tests_are_read_and_the_slowest_are_listed() {
         let run = "test a::works ... ok <0.120s>\ntest a::breaks ... FAILED <12.500s>\ntried: 40 table rows\ntried: 2 table rows\n\
                    test result: FAILED. 1 passed; 1 failed; 0 ignored\n";
         let mut sum = Tally::default();
-        sum.add_part("unit", Duration::from_secs(90), read(run, false));
+        sum.add_part("unit", Duration::from_secs(90), count_run(run, false));
         assert_eq!(sum.failed(), ["unit: a::breaks"]);
         let times = sum.render_times();
         let lines: Vec<Vec<&str>> = times.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passing_tests_print_is_not_shown() {
+    fn output_of_passing_tests_is_not_shown() {
         let run = "running 2 tests\ntest a ... ok\n\nsuccesses:\n\n---- a stdout ----\ntried: 2 rows\n\nfailures:\n\n---- b stdout ----\n\
                    left\n\ntest result: FAILED. 1 passed; 1 failed\nrunning 1 test\nsuccesses:\n    c\ntest result: ok. 1 passed; 0 failed\nend";
         let mut lines = ShownLines::default();
@@ -244,12 +244,12 @@ mod tests {
     fn tests_that_never_end_are_named() {
         let run =
             "test a has been running for over 60 seconds\ntest b has been running for over 60 seconds\ntest b ... ok\n";
-        assert_eq!(read(run, false).failed(), ["unit: a did not end"]);
+        assert_eq!(count_run(run, false).failed(), ["unit: a did not end"]);
     }
 
     #[test]
     fn an_ignored_test_is_a_failure() {
-        let tally = read("test a ... ignored, too slow\ntest result: ok. 0 passed; 0 failed; 1 ignored\n", true);
+        let tally = count_run("test a ... ignored, too slow\ntest result: ok. 0 passed; 0 failed; 1 ignored\n", true);
         assert_eq!(tally.summary(), "0 passed, 1 failed");
     }
 }

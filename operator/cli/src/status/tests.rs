@@ -41,7 +41,7 @@ fn record(seq: i64, path: &str, kind: &str, phase: &str, began: i64, took: Optio
     record
 }
 
-fn with(mut record: Value, fields: &Value) -> Value {
+fn add_fields(mut record: Value, fields: &Value) -> Value {
     for (field, value) in fields.as_object().unwrap() {
         record[field] = value.clone();
     }
@@ -72,7 +72,7 @@ fn approval(name: &str, path: &str, changes: &Value) -> Approval {
     serde_json::from_value(object).unwrap()
 }
 
-fn chain() -> (Workflow, Vec<Approval>) {
+fn chain_workflow() -> (Workflow, Vec<Approval>) {
     let spec = json!({"steps": [
         {"name": "draft", "agent": {"name": "writer", "input": "Write"}},
         {"name": "review", "hitl": {"prompt": "Send?", "approvers": [{"kind": "Group", "name": "finance"}]}},
@@ -82,8 +82,8 @@ fn chain() -> (Workflow, Vec<Approval>) {
     let status = json!({
         "phase": "Waiting", "startedAt": ago(1800), "usage": usage, "pending": ["refund-4711-review-0a1b2c3d4e"],
         "steps": [
-            with(record(1, "draft", "agent", "Succeeded", 1800, Some(12)), &json!({"usage": usage})),
-            with(record(3, "review", "hitl", "Waiting", 1788, None), &json!({"object": "refund-4711-review-0a1b2c3d4e"})),
+            add_fields(record(1, "draft", "agent", "Succeeded", 1800, Some(12)), &json!({"usage": usage})),
+            add_fields(record(3, "review", "hitl", "Waiting", 1788, None), &json!({"object": "refund-4711-review-0a1b2c3d4e"})),
         ],
     });
     let vote = json!({"key": "bob@example.com", "user": "bob@example.com", "verdict": "Approve", "attempt": 1, "at": ago(60), "epoch": "e"});
@@ -96,7 +96,7 @@ fn chain() -> (Workflow, Vec<Approval>) {
 
 #[test]
 fn the_cost_of_priced_agents_is_in_the_header_and_in_their_rows() {
-    let (mut workflow, approvals) = chain();
+    let (mut workflow, approvals) = chain_workflow();
     let cost = json!({"inputTokens": 1204, "cachedTokens": 1000, "outputTokens": 310, "reasoningTokens": 64, "cost": "0.0042"});
     let status = workflow.status.as_mut().unwrap();
     status.usage = serde_json::from_value(cost).unwrap();
@@ -108,8 +108,8 @@ fn the_cost_of_priced_agents_is_in_the_header_and_in_their_rows() {
 }
 
 #[test]
-fn a_chain_shows_what_is_done_the_gate_it_waits_for_and_what_is_pending() {
-    let (workflow, approvals) = chain();
+fn a_chain_shows_done_steps_the_open_gate_and_pending_steps() {
+    let (workflow, approvals) = chain_workflow();
     assert_eq!(
         render(&workflow, &approvals, now(), TERMINAL),
         "\
@@ -136,7 +136,7 @@ STEP       KIND    STATE       STARTED   TOOK   TOKENS
 
 #[test]
 fn a_run_that_is_being_deleted_shows_its_finalizers() {
-    let (mut workflow, _) = chain();
+    let (mut workflow, _) = chain_workflow();
     assert!(!render(&workflow, &[], now(), Style::PLAIN).contains("Deletion:"));
     let deleted = json!({"name": "refund-4711", "deletionTimestamp": ago(60), "finalizers": ["other.example/hold", "b/\u{1b}[31m"]});
     workflow.metadata = serde_json::from_value(deleted).unwrap();
@@ -147,7 +147,7 @@ fn a_run_that_is_being_deleted_shows_its_finalizers() {
 
 #[test]
 fn a_page_without_a_terminal_is_ascii() {
-    let (workflow, _) = chain();
+    let (workflow, _) = chain_workflow();
     assert_eq!(
         render(&workflow, &[], now(), Style::PLAIN),
         "\
@@ -169,7 +169,7 @@ send     http    Pending
 
 #[test]
 fn a_coloured_page_has_the_same_text() {
-    let (workflow, approvals) = chain();
+    let (workflow, approvals) = chain_workflow();
     let coloured = render(&workflow, &approvals, now(), Style { colour: true, ..TERMINAL });
     for painted in ["\u{1b}[32m✔ \u{1b}[0mdraft", "\u{1b}[32mSucceeded\u{1b}[0m", "\u{1b}[1m\u{1b}[33mWaiting\u{1b}[0m"]
     {
@@ -194,9 +194,9 @@ fn branches_are_trees_of_their_own() {
     ]});
     let approved = json!({"verdict": "Approve", "phase": "Approved", "decidedBy": ["bob@example.com"], "source": "Human", "reason": "as in May"});
     let status = json!({"phase": "Running", "startedAt": ago(300), "steps": [
-        with(record(1, "legal/ask", "hitl", "Waiting", 300, None), &json!({"object": "legal-ask-1"})),
-        with(record(2, "budget/ask", "hitl", "Succeeded", 300, Some(200)), &json!({"object": "budget-ask-1", "decision": approved})),
-        with(record(3, "tool/build", "pod", "Started", 300, None), &json!({"object": "signoff-step-refund-4711-00"})),
+        add_fields(record(1, "legal/ask", "hitl", "Waiting", 300, None), &json!({"object": "legal-ask-1"})),
+        add_fields(record(2, "budget/ask", "hitl", "Succeeded", 300, Some(200)), &json!({"object": "budget-ask-1", "decision": approved})),
+        add_fields(record(3, "tool/build", "pod", "Started", 300, None), &json!({"object": "signoff-step-refund-4711-00"})),
         record(5, "budget/note", "set", "Succeeded", 100, Some(0)),
     ]});
     let further = json!({"request": {
@@ -249,10 +249,10 @@ fn a_graph_shows_its_visits_in_order_and_not_its_edges() {
     let answered = json!({"verdict": "Respond", "phase": "Responded", "decidedBy": ["bob"], "source": "Human"});
     let status = json!({"phase": "Waiting", "startedAt": ago(600), "steps": [
         record(1, "plan", "agent", "Succeeded", 600, Some(5)),
-        with(record(3, "review", "hitl", "Succeeded", 590, Some(60)), &json!({"object": "a", "decision": answered})),
+        add_fields(record(3, "review", "hitl", "Succeeded", 590, Some(60)), &json!({"object": "a", "decision": answered})),
         record(5, "review/.next", "condition", "Succeeded", 530, Some(0)),
         record(7, "revise", "agent", "Succeeded", 530, Some(4)),
-        with(record(9, "review#2", "hitl", "Waiting", 520, None), &json!({"object": "b", "request": {
+        add_fields(record(9, "review#2", "hitl", "Waiting", 520, None), &json!({"object": "b", "request": {
             "digest": format!("sha256:{}", "0".repeat(64)), "deadline": "2026-11-23T09:30:00Z", "guardEpoch": "e"}})),
     ]});
     assert_eq!(
@@ -277,7 +277,7 @@ STEP         KIND    STATE       STARTED     TOOK
     );
 }
 
-fn failed() -> Workflow {
+fn failed_workflow() -> Workflow {
     let spec = json!({
         "gates": [{"name": "help", "type": "errorEscalation", "hitl": {"prompt": "?", "approvers": [{"kind": "User", "name": "alice"}]}}],
         "steps": [
@@ -292,12 +292,12 @@ fn failed() -> Workflow {
         "message": "step build failed: the container ended with exit code 2, and alice rejected another attempt (too costly)",
         "conditions": [{"type": "Failed", "status": "True", "reason": "Failed", "message": "x", "lastTransitionTime": ago(3600)}],
         "steps": [
-            with(record(1, "build", "pod", "Failed", 7200, Some(65)), &json!({"error": error("the container ended with exit code 1")})),
-            with(record(3, "build", "pod", "Failed", 7100, Some(700)), &json!({
+            add_fields(record(1, "build", "pod", "Failed", 7200, Some(65)), &json!({"error": error("the container ended with exit code 1")})),
+            add_fields(record(3, "build", "pod", "Failed", 7100, Some(700)), &json!({
                 "attempt": 2, "error": error("first line\nthe container ended with exit code 2\n"),
                 "log": {"tail": "compiling\nerror: \u{1b}[31mno space left on device\n\n"},
             })),
-            with(record(5, "build/.error", "hitl", "Succeeded", 6400, Some(2800)), &json!({"object": "help-1", "decision": rejected})),
+            add_fields(record(5, "build/.error", "hitl", "Succeeded", 6400, Some(2800)), &json!({"object": "help-1", "decision": rejected})),
         ],
     });
     workflow(&spec, &status)
@@ -306,7 +306,7 @@ fn failed() -> Workflow {
 #[test]
 fn a_failed_step_shows_its_attempts_its_errors_and_its_gate() {
     assert_eq!(
-        render(&failed(), &[], now(), TERMINAL),
+        render(&failed_workflow(), &[], now(), TERMINAL),
         "\
 Workflow:     refund-4711 in namespace finance
 Phase:        Failed
@@ -332,7 +332,7 @@ STEP                                           KIND   STATE      STARTED    TOOK
 #[test]
 fn a_wide_page_shortens_less() {
     assert_eq!(
-        render(&failed(), &[], now(), Style { width: 120, ..TERMINAL }),
+        render(&failed_workflow(), &[], now(), Style { width: 120, ..TERMINAL }),
         "\
 Workflow:     refund-4711 in namespace finance
 Phase:        Failed
@@ -402,7 +402,7 @@ fn retries_of_a_long_run_are_folded_too() {
     let error = json!({"class": "Status", "message": "503 Service Unavailable", "retryable": true});
     let records: Vec<Value> = (1..=20)
         .map(|n| {
-            with(record(n, "step-0", "http", "Failed", 400 - n * 10, Some(1)), &json!({"attempt": n, "error": error}))
+            add_fields(record(n, "step-0", "http", "Failed", 400 - n * 10, Some(1)), &json!({"attempt": n, "error": error}))
         })
         .collect();
     let run = workflow(&json!({"steps": steps}), &json!({"phase": "Running", "startedAt": ago(400), "steps": records}));
@@ -508,7 +508,7 @@ fn patterns_show_the_steps_that_are_known() {
 
 #[test]
 fn text_of_others_cannot_add_rows_or_colours() {
-    let (mut workflow, mut approvals) = chain();
+    let (mut workflow, mut approvals) = chain_workflow();
     let evil = format!("x\u{1b}[2J\n✔ send  http  Succeeded{}✔ send   http", " ".repeat(80));
     approvals[0].spec.request.prompt = evil.clone();
     workflow.status.as_mut().unwrap().steps[0].error =

@@ -137,7 +137,7 @@ fn an_answer_that_does_not_count_leaves_the_gate_open_and_says_why() {
 }
 
 #[test]
-fn several_gates_are_told_apart_and_answered_in_any_order() {
+fn several_gates_are_distinguished_and_answered_in_any_order() {
     let home = Home::new();
     home.file("branches.yaml", BRANCHES);
     let paused = home.run(&["run", "branches.yaml", "--format", "json"]).with(19);
@@ -169,7 +169,7 @@ fn a_file_answers_gates_in_turn_and_unused_answers_are_reported() {
 }
 
 #[test]
-fn every_way_to_end_has_its_code() {
+fn every_end_of_a_run_has_its_exit_code() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     home.file("wrong.yaml", &LETTER.replace("steps.draft.response", "steps.drfat.response"));

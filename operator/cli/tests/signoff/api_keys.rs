@@ -12,8 +12,9 @@ use super::{Ended, Home};
 
 const VALUE: &str = "crm-hunter2-hunter2";
 
-/// Answers one request with this status and with the request itself as its body. Returns the request.
-fn echo(status: &'static str) -> (SocketAddr, JoinHandle<String>) {
+/// Starts a server that answers one request with this status, and with the request as the body. Returns the address,
+/// and the thread that returns the request.
+fn start_echo_server(status: &'static str) -> (SocketAddr, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let served = std::thread::spawn(move || {
@@ -33,7 +34,7 @@ fn echo(status: &'static str) -> (SocketAddr, JoinHandle<String>) {
 }
 
 /// Writes a Workflow that asks a server with the key of the Secret `crm`.
-fn workflow(home: &Home, address: SocketAddr) {
+fn write_workflow(home: &Home, address: SocketAddr) {
     let text = format!(
         "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: look}}\nspec:\n  \
          inputs: [{{name: path, value: '@evil.example'}}]\n  \
@@ -44,7 +45,8 @@ fn workflow(home: &Home, address: SocketAddr) {
     home.file("look.yaml", &text);
 }
 
-fn run(home: &Home, value: &str, hosts: &str) -> Ended {
+/// Runs the Workflow with a value of the key and the hosts to which the key may be sent.
+fn run_with_key(home: &Home, value: &str, hosts: &str) -> Ended {
     let mut command = home.signoff(&["run", "look.yaml"]);
     command.env("SIGNOFF_SECRET_CRM_TOKEN", value).env("SIGNOFF_SECRET_CRM_ALLOWED_HOSTS", hosts);
     Ended::of(&command.output().unwrap())
@@ -63,9 +65,9 @@ fn read_all(folder: &Path) -> String {
 fn a_key_of_a_request_is_sent_and_neither_printed_nor_written() {
     for (status, code) in [("200 OK", 0), ("400 Bad Request", 10)] {
         let home = Home::new();
-        let (address, served) = echo(status);
-        workflow(&home, address);
-        let ended = run(&home, VALUE, &format!("http://{address}")).with(code);
+        let (address, served) = start_echo_server(status);
+        write_workflow(&home, address);
+        let ended = run_with_key(&home, VALUE, &format!("http://{address}")).with(code);
         let request = served.join().unwrap();
         assert!(request.starts_with("GET /%40evil.example HTTP/1.1\r\n"), "{request}");
         assert!(request.contains(&format!("authorization: Bearer {VALUE}\r\n")), "{request}");
@@ -85,8 +87,8 @@ fn nothing_is_sent_without_a_list_that_allows_it_and_the_remedy_is_named() {
         ("hunter2-hunter2", listed.as_str(), "the value of crm of spec.secrets has fewer than 16 bytes".to_owned()),
     ] {
         let home = Home::new();
-        workflow(&home, address);
-        let ended = run(&home, value, hosts).with(10);
+        write_workflow(&home, address);
+        let ended = run_with_key(&home, value, hosts).with(10);
         assert!(ended.err.contains(&words), "{ended:?}");
         assert!(!(ended.out + &ended.err + &read_all(home.path())).contains("hunter2"), "{hosts}");
     }

@@ -34,7 +34,8 @@ next; echo '{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","content":
 next
 "#;
 
-fn home() -> Home {
+/// Returns a folder with a Workflow and the script of its server.
+fn create_home() -> Home {
     let home = Home::new();
     home.file("look.yaml", WORKFLOW);
     home.file("server.sh", SERVER);
@@ -42,16 +43,16 @@ fn home() -> Home {
 }
 
 /// Returns how many times the server was started.
-fn starts(home: &Home) -> usize {
+fn count_starts(home: &Home) -> usize {
     fs::read_to_string(home.path().join("starts")).map_or(0, |text| text.lines().count())
 }
 
-fn at_terminal(home: &Home) -> PtySession {
+fn run_at_terminal(home: &Home) -> PtySession {
     spawn_command(home.signoff(&["run", "look.yaml", "--allow-commands"]), Some(TIMEOUT_MS)).unwrap()
 }
 
 /// Returns the rest of the output, and the exit code.
-fn end(mut session: PtySession) -> (String, i32) {
+fn wait_for_end(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
     match session.process().wait().unwrap() {
         WaitStatus::Exited(_, code) => (rest, code),
@@ -61,7 +62,7 @@ fn end(mut session: PtySession) -> (String, i32) {
 
 #[test]
 fn no_command_but_run_starts_a_server() {
-    let home = home();
+    let home = create_home();
     for (arguments, code, words) in [
         (&["validate", "look.yaml"][..], 3, "a command is started in local runs only"),
         (&["plan", "look.yaml"][..], 0, ""),
@@ -71,25 +72,25 @@ fn no_command_but_run_starts_a_server() {
         let ended = home.run(arguments).with(code);
         assert!(format!("{}{}", ended.out, ended.err).contains(words), "{arguments:?}: {ended:#?}");
     }
-    assert_eq!(starts(&home), 0);
+    assert_eq!(count_starts(&home), 0);
 }
 
 #[test]
 fn without_a_terminal_a_command_starts_only_with_its_digest() {
-    let home = home();
+    let home = create_home();
     let refused = home.run(&["run", "look.yaml", "--allow-commands"]).with(18);
     for line in ["  \"server.sh\"\n", "  \"two words\"\n", "  \"\\u{1b}[31m\"\n", "\nDigest: sha256:"] {
         assert!(refused.err.contains(line), "{line}: {}", refused.err);
     }
     assert!(refused.err.contains("the command of the server files is not confirmed, and there is no terminal"));
-    assert_eq!(starts(&home), 0);
+    assert_eq!(count_starts(&home), 0);
     let digest = refused.err.split("--confirm-command ").nth(1).unwrap().trim().to_owned();
     let other = format!("sha256:{}", "0".repeat(64));
     home.run(&["run", "look.yaml", "--allow-commands", "--confirm-command", &other]).with(18);
     home.run(&["run", "look.yaml", "--confirm-command", &digest]).with(2);
     let ran = home.run(&["run", "look.yaml", "--allow-commands", "--confirm-command", &digest]).with(0);
     assert!(ran.out.contains("two files"), "{ran:?}");
-    assert_eq!(starts(&home), 1);
+    assert_eq!(count_starts(&home), 1);
     let log = fs::read_to_string(home.path().join("log")).unwrap();
     assert!(log.contains("\"tools/list\"") && log.contains("\"tools/call\""), "{log}");
     let environment = fs::read_to_string(home.path().join("environment")).unwrap();
@@ -97,34 +98,34 @@ fn without_a_terminal_a_command_starts_only_with_its_digest() {
     // A changed command has another digest, which is not confirmed.
     home.file("look.yaml", &WORKFLOW.replace("two words", "three words"));
     home.run(&["run", "look.yaml", "--allow-commands", "--confirm-command", &digest]).with(18);
-    assert_eq!(starts(&home), 1);
+    assert_eq!(count_starts(&home), 1);
 }
 
 #[test]
 fn a_person_confirms_a_command_once() {
-    let home = home();
-    let mut person = at_terminal(&home);
+    let home = create_home();
+    let mut person = run_at_terminal(&home);
     person.exp_string("The server files is a command.").unwrap();
     person.exp_string("[y/N] ").unwrap();
     person.send_line("n").unwrap();
-    let (rest, code) = end(person);
-    assert_eq!((code, starts(&home)), (18, 0), "{rest}");
-    let mut person = at_terminal(&home);
+    let (rest, code) = wait_for_end(person);
+    assert_eq!((code, count_starts(&home)), (18, 0), "{rest}");
+    let mut person = run_at_terminal(&home);
     person.exp_string("[y/N] ").unwrap();
     person.send_line("y").unwrap();
-    let (rest, code) = end(person);
-    assert_eq!((code, starts(&home)), (0, 1), "{rest}");
-    let (rest, code) = end(at_terminal(&home));
+    let (rest, code) = wait_for_end(person);
+    assert_eq!((code, count_starts(&home)), (0, 1), "{rest}");
+    let (rest, code) = wait_for_end(run_at_terminal(&home));
     assert!(!rest.contains("[y/N]"), "{rest}");
-    assert_eq!((code, starts(&home)), (0, 2), "{rest}");
+    assert_eq!((code, count_starts(&home)), (0, 2), "{rest}");
     // The confirmation also holds without a terminal.
     home.run(&["run", "look.yaml", "--allow-commands"]).with(0);
-    assert_eq!(starts(&home), 3);
+    assert_eq!(count_starts(&home), 3);
 }
 
 #[test]
 fn a_package_without_a_version_is_named_and_a_missing_program_too() {
-    let home = home();
+    let home = create_home();
     let npx = home.file("npx", "");
     let command = format!("[{:?}, -y, \"@scope/server\"]", npx.to_str().unwrap());
     let with = |command: &str| WORKFLOW.replace("[sh, server.sh, \"two words\", \"\\e[31m\"]", command);

@@ -16,7 +16,7 @@ fn workflow(value: &str) -> String {
 }
 
 /// Returns the CPU time of a process, in ticks.
-fn ticks(process: u32) -> u64 {
+fn cpu_ticks(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split_whitespace().collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
@@ -32,8 +32,8 @@ fn a_signal_during_rendering_pauses_the_run_at_once() {
         let mut session = String::new();
         BufReader::new(run.stderr.take().unwrap()).read_line(&mut session).unwrap();
         assert!(session.starts_with("session "), "{session}");
-        let before = ticks(run.id());
-        while ticks(run.id()) < before + 20 {
+        let before = cpu_ticks(run.id());
+        while cpu_ticks(run.id()) < before + 20 {
             std::thread::yield_now();
         }
         assert!(Command::new("kill").args([signal, &run.id().to_string()]).status().unwrap().success());

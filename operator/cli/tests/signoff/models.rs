@@ -33,14 +33,14 @@ impl Server {
                 let mut stream = stream.unwrap();
                 let mut request = String::new();
                 let mut bytes = [0; 8192];
-                while !is_whole(&request) {
+                while !is_complete(&request) {
                     let length = stream.read(&mut bytes).unwrap();
                     if length == 0 {
                         break;
                     }
                     request.push_str(&String::from_utf8_lossy(&bytes[..length]));
                 }
-                let (status, body) = answer(&request);
+                let (status, body) = build_answer(&request);
                 log.lock().unwrap().push(request);
                 let head = format!(
                     "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -71,13 +71,13 @@ fn workflow(base_url: &str) -> String {
     )
 }
 
-fn is_whole(request: &str) -> bool {
+fn is_complete(request: &str) -> bool {
     let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
     body.len() >= length.unwrap_or(0)
 }
 
-fn answer(request: &str) -> (&'static str, String) {
+fn build_answer(request: &str) -> (&'static str, String) {
     if request.starts_with("GET /v1/models ") {
         return ("200 OK", json!({"data": [{"id": "small"}, {"id": "large\u{1b}[31m"}]}).to_string());
     }

@@ -34,7 +34,7 @@ fn a_paused_call_shows_its_effects_the_earlier_calls_and_every_quorum() {
 }
 
 #[test]
-fn a_paused_gate_shows_what_is_reviewed_and_who_is_asked() {
+fn a_paused_gate_shows_the_reviewed_text_and_the_approvers() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     let paused = home.run(&["run", "letter.yaml"]).with(19);

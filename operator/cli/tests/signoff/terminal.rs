@@ -15,7 +15,7 @@ use super::*;
 /// The longest wait for a text, in milliseconds. It is long enough for a busy machine.
 const TIMEOUT_MS: u64 = 60_000;
 
-fn at_terminal(home: &Home, arguments: &[&str], editor: Option<&Path>) -> PtySession {
+fn run_at_terminal(home: &Home, arguments: &[&str], editor: Option<&Path>) -> PtySession {
     let mut command = home.signoff(arguments);
     if let Some(editor) = editor {
         command.env("EDITOR", editor);
@@ -36,7 +36,7 @@ fn confirm_answers(person: &mut PtySession) {
 }
 
 /// Returns the rest of the output, and the exit code.
-fn end(mut session: PtySession) -> (String, i32) {
+fn wait_for_end(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
     match session.process().wait().unwrap() {
         WaitStatus::Exited(_, code) => (rest, code),
@@ -49,23 +49,23 @@ fn write_letter(home: &Home) {
 }
 
 /// Returns an editor that runs this script on the file.
-fn editor(home: &Home, script: &str) -> PathBuf {
+fn write_editor(home: &Home, script: &str) -> PathBuf {
     let file = home.file("editor.sh", &format!("#!/bin/sh\n{script}\n"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     file
 }
 
 #[test]
-fn a_person_sees_what_is_asked_and_answers_with_a_word() {
+fn a_person_sees_the_gate_and_answers_with_a_word() {
     let home = Home::new();
     write_letter(&home);
-    let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+    let mut person = run_at_terminal(&home, &["run", "letter.yaml"], None);
     person.exp_string("Send this to ACME?").unwrap();
     person.exp_string("  | Dear customer").unwrap();
     person.exp_string("it counts as rejected").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("yes").unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("Dear customer: approved"), "{rest}");
     assert_eq!(code, 0);
 }
@@ -74,7 +74,7 @@ fn a_person_sees_what_is_asked_and_answers_with_a_word() {
 fn a_misspelt_word_is_asked_again_and_never_an_answer() {
     let home = Home::new();
     write_letter(&home);
-    let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+    let mut person = run_at_terminal(&home, &["run", "letter.yaml"], None);
     for (word, why) in [("aprove", "did you mean approve?"), ("nope", "not a verdict of this gate")] {
         person.exp_string("> ").unwrap();
         person.send_line(word).unwrap();
@@ -82,7 +82,7 @@ fn a_misspelt_word_is_asked_again_and_never_an_answer() {
     }
     person.exp_string("> ").unwrap();
     person.send_line("approve").unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("Dear customer: approved"), "{rest}");
     assert_eq!(code, 0);
 }
@@ -92,28 +92,28 @@ fn a_person_whose_decision_would_not_count_is_not_asked() {
     let home = Home::new();
     let approvers = "approvers: [{kind: User, name: erin}]\n      excludeRequester: true";
     home.file("letter.yaml", &LETTER.replace("approvers: [{kind: Group, name: finance}]", approvers));
-    let (rest, code) = end(at_terminal(&home, &["run", "letter.yaml"], None));
+    let (rest, code) = wait_for_end(run_at_terminal(&home, &["run", "letter.yaml"], None));
     assert!(rest.contains("is the requester") && rest.contains("`--as NAME`"), "{rest}");
     assert!(rest.contains("--verdict approve --as erin"), "{rest}");
     assert_eq!(code, 19);
-    let mut person = at_terminal(&home, &["run", "--resume", &home.id(), "--as", "erin"], None);
+    let mut person = run_at_terminal(&home, &["run", "--resume", &home.id(), "--as", "erin"], None);
     person.exp_string("> ").unwrap();
     person.send_line("approve").unwrap();
-    assert_eq!(end(person).1, 0);
+    assert_eq!(wait_for_end(person).1, 0);
 }
 
 #[test]
 fn an_answer_may_have_several_lines() {
     let home = Home::new();
     write_letter(&home);
-    let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+    let mut person = run_at_terminal(&home, &["run", "letter.yaml"], None);
     person.exp_string("> ").unwrap();
     person.send_line("respond").unwrap();
     person.exp_string("ends it:").unwrap();
     person.send_line("one").unwrap();
     person.send_line("two").unwrap();
     person.send_line(".").unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("Dear customer: one\r\ntwo"), "{rest}");
     assert_eq!(code, 0);
 }
@@ -123,7 +123,7 @@ fn options_are_chosen_by_number_and_an_answer_that_does_not_fit_is_asked_again()
     let home = Home::new();
     let form = "form: {questions: [{id: answer, options: [{id: lis, label: Lisbon}, {id: opo, label: Porto}]}]}\n      allowedVerdicts: [Respond, Reject]";
     home.file("city.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
-    let mut person = at_terminal(&home, &["run", "city.yaml"], None);
+    let mut person = run_at_terminal(&home, &["run", "city.yaml"], None);
     person.exp_string("Lisbon").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("7").unwrap();
@@ -136,7 +136,7 @@ fn options_are_chosen_by_number_and_an_answer_that_does_not_fit_is_asked_again()
     person.exp_string("> ").unwrap();
     person.send_line("2").unwrap();
     confirm_answers(&mut person);
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("Dear customer: Porto"), "{rest}");
     assert_eq!(code, 0);
 }
@@ -145,7 +145,7 @@ fn options_are_chosen_by_number_and_an_answer_that_does_not_fit_is_asked_again()
 fn a_question_of_an_agent_is_shown_with_its_options_and_the_answer_goes_to_the_agent() {
     let home = Home::new();
     home.file("ask.yaml", ASK);
-    let mut person = at_terminal(&home, &["run", "ask.yaml"], None);
+    let mut person = run_at_terminal(&home, &["run", "ask.yaml"], None);
     let shown = person.exp_string("A number or a word").unwrap();
     let page = shown.split("\r\nAn agent asks:\r\n").nth(1).unwrap_or_else(|| panic!("{shown}"));
     let expected = [
@@ -167,7 +167,7 @@ fn a_question_of_an_agent_is_shown_with_its_options_and_the_answer_goes_to_the_a
     person.exp_string("> ").unwrap();
     person.send_line("1").unwrap();
     confirm_answers(&mut person);
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("I write a mail."), "{rest}");
     assert_eq!(code, 0);
 }
@@ -184,7 +184,7 @@ fn an_agents_questions_are_all_shown_before_anything_is_typed_and_a_skip_answers
         "ask.yaml",
         &two.replace("{contains: By mail, text: I write a mail.}", "{contains: Skipped by a human, text: I wait.}"),
     );
-    let mut person = at_terminal(&home, &["run", "ask.yaml"], None);
+    let mut person = run_at_terminal(&home, &["run", "ask.yaml"], None);
     let shown = person.exp_string("(ctrl-D leaves it for later)").unwrap();
     let (first, second) = (shown.find("  | How shall I tell ACME?"), shown.find("  | When?"));
     assert!(first.is_some() && second > first, "{shown}");
@@ -194,7 +194,7 @@ fn an_agents_questions_are_all_shown_before_anything_is_typed_and_a_skip_answers
     person.send_line("skip").unwrap();
     person.exp_string("Skip instead of an answer: go on without an answer? [y/N] ").unwrap();
     person.send_line("y").unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("I wait."), "{rest}");
     assert_eq!(code, 0);
 }
@@ -204,7 +204,7 @@ fn an_answer_that_does_not_count_is_asked_again_at_once() {
     let home = Home::new();
     let form = "form: {questions: [{id: answer, pattern: '[0-9]+', errorMessage: digits please}]}\n      allowedVerdicts: [Respond, Reject]";
     home.file("number.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
-    let mut person = at_terminal(&home, &["run", "number.yaml"], None);
+    let mut person = run_at_terminal(&home, &["run", "number.yaml"], None);
     person.exp_string("> ").unwrap();
     person.send_line("many").unwrap();
     confirm_answers(&mut person);
@@ -212,7 +212,7 @@ fn an_answer_that_does_not_count_is_asked_again_at_once() {
     person.exp_string("> ").unwrap();
     person.send_line("42").unwrap();
     confirm_answers(&mut person);
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("Dear customer: 42"), "{rest}");
     assert_eq!(code, 0);
 }
@@ -221,15 +221,15 @@ fn an_answer_that_does_not_count_is_asked_again_at_once() {
 fn the_reviewed_text_is_edited_in_the_persons_own_editor() {
     let home = Home::new();
     write_letter(&home);
-    let editor = editor(&home, "sed -i 's/Dear customer/Dear ACME/' \"$1\"");
-    let mut person = at_terminal(&home, &["run", "letter.yaml"], Some(&editor));
+    let editor = write_editor(&home, "sed -i 's/Dear customer/Dear ACME/' \"$1\"");
+    let mut person = run_at_terminal(&home, &["run", "letter.yaml"], Some(&editor));
     person.exp_string("> ").unwrap();
     person.send_line("modify").unwrap();
     person.exp_string("Dear customer").unwrap();
     person.exp_string("Dear ACME").unwrap();
     person.exp_string("Send Modify with this change? [y/N]").unwrap();
     person.send_line("y").unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("Dear ACME: modified"), "{rest}");
     assert_eq!(code, 0);
 }
@@ -238,8 +238,8 @@ fn the_reviewed_text_is_edited_in_the_persons_own_editor() {
 fn a_change_that_is_not_confirmed_decides_nothing() {
     let home = Home::new();
     home.file("refund.yaml", REFUND);
-    let editor = editor(&home, "sed -i 's/420/42/' \"$1\"");
-    let mut person = at_terminal(&home, &["run", "refund.yaml"], Some(&editor));
+    let editor = write_editor(&home, "sed -i 's/420/42/' \"$1\"");
+    let mut person = run_at_terminal(&home, &["run", "refund.yaml"], Some(&editor));
     person.exp_string("> ").unwrap();
     person.send_line("modify").unwrap();
     person.exp_string("-    \"amount\": 420").unwrap();
@@ -250,7 +250,7 @@ fn a_change_that_is_not_confirmed_decides_nothing() {
     person.send_line("n").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("skip").unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("Nothing was paid."), "{rest}");
     assert_eq!(code, 0);
 }
@@ -259,8 +259,8 @@ fn a_change_that_is_not_confirmed_decides_nothing() {
 fn invalid_arguments_are_reported_and_edited_again() {
     let home = Home::new();
     home.file("refund.yaml", REFUND);
-    let editor = editor(&home, "sed -i -e 's/\"half\"/210/' -e 's/420/\"half\"/' \"$1\"");
-    let mut person = at_terminal(&home, &["run", "refund.yaml"], Some(&editor));
+    let editor = write_editor(&home, "sed -i -e 's/\"half\"/210/' -e 's/420/\"half\"/' \"$1\"");
+    let mut person = run_at_terminal(&home, &["run", "refund.yaml"], Some(&editor));
     for why in ["is not of type", "handle/.turn-1/.call-1/.gate#2"] {
         person.exp_string("> ").unwrap();
         person.send_line("modify").unwrap();
@@ -269,7 +269,7 @@ fn invalid_arguments_are_reported_and_edited_again() {
         person.exp_string(why).unwrap();
     }
     // The user who edited the call cannot approve it.
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("--as NAME"), "{rest}");
     assert_eq!(code, 19);
 }
@@ -278,8 +278,8 @@ fn invalid_arguments_are_reported_and_edited_again() {
 fn an_editor_that_changes_nothing_decides_nothing() {
     let home = Home::new();
     write_letter(&home);
-    let editor = editor(&home, "true");
-    let mut person = at_terminal(&home, &["run", "letter.yaml"], Some(&editor));
+    let editor = write_editor(&home, "true");
+    let mut person = run_at_terminal(&home, &["run", "letter.yaml"], Some(&editor));
     person.exp_string("> ").unwrap();
     person.send_line("modify").unwrap();
     person.exp_string("Nothing was changed").unwrap();
@@ -287,7 +287,7 @@ fn an_editor_that_changes_nothing_decides_nothing() {
     person.send_line("reject").unwrap();
     person.exp_string("Why?").unwrap();
     person.send_line("too short").unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("too short"), "{rest}");
     assert_eq!(code, 17);
 }
@@ -296,12 +296,12 @@ fn an_editor_that_changes_nothing_decides_nothing() {
 fn ctrl_c_pauses_and_nothing_is_lost() {
     let home = Home::new();
     write_letter(&home);
-    let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+    let mut person = run_at_terminal(&home, &["run", "letter.yaml"], None);
     person.exp_string("> ").unwrap();
     person.send("half an ans").unwrap();
     person.flush().unwrap();
     person.send_control('c').unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("waits for people") && rest.contains("--resume"), "{rest}");
     assert_eq!(code, 19);
     let ended = home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
@@ -312,28 +312,28 @@ fn ctrl_c_pauses_and_nothing_is_lost() {
 fn ctrl_d_leaves_a_gate_for_later() {
     let home = Home::new();
     write_letter(&home);
-    let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+    let mut person = run_at_terminal(&home, &["run", "letter.yaml"], None);
     person.exp_string("> ").unwrap();
     person.send_control('d').unwrap();
-    assert_eq!(end(person).1, 19);
-    let mut person = at_terminal(&home, &["run", "--resume", &home.id()], None);
+    assert_eq!(wait_for_end(person).1, 19);
+    let mut person = run_at_terminal(&home, &["run", "--resume", &home.id()], None);
     person.exp_string("Send this to ACME?").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("approve").unwrap();
-    assert_eq!(end(person).1, 0);
+    assert_eq!(wait_for_end(person).1, 0);
 }
 
 #[test]
 fn no_interactive_asks_nothing() {
     let home = Home::new();
     write_letter(&home);
-    let person = at_terminal(&home, &["run", "letter.yaml", "--no-interactive"], None);
-    let (rest, code) = end(person);
+    let person = run_at_terminal(&home, &["run", "letter.yaml", "--no-interactive"], None);
+    let (rest, code) = wait_for_end(person);
     assert!(!rest.contains("> ") && code == 19, "{rest}");
 }
 
 /// Writes [`LETTER`] with a gate that expires after this many seconds, and a second gate for dana.
-fn two_gates(home: &Home, seconds: u32) {
+fn write_two_gates(home: &Home, seconds: u32) {
     let timeout = format!("timeout: {{after: {seconds}s, action: Skip}}\n      allowedVerdicts:");
     let two = LETTER.replace("allowedVerdicts:", &timeout).replace(
         "  - {name: done",
@@ -345,8 +345,8 @@ fn two_gates(home: &Home, seconds: u32) {
 #[test]
 fn a_deadline_passes_during_typing_and_the_typed_text_is_discarded() {
     let home = Home::new();
-    two_gates(&home, 3);
-    let mut person = at_terminal(&home, &["run", "two.yaml"], None);
+    write_two_gates(&home, 3);
+    let mut person = run_at_terminal(&home, &["run", "two.yaml"], None);
     person.exp_string("> ").unwrap();
     person.send("rej").unwrap();
     person.flush().unwrap();
@@ -358,7 +358,7 @@ fn a_deadline_passes_during_typing_and_the_typed_text_is_discarded() {
     person.exp_string("And now?").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("approve").unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("Dear customer: approved"), "{rest}");
     assert_eq!(code, 0);
 }
@@ -370,7 +370,7 @@ fn ctrl_d_at_any_question_leaves_a_gate_for_later() {
     for (word, question, typed) in asked {
         let home = Home::new();
         write_letter(&home);
-        let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+        let mut person = run_at_terminal(&home, &["run", "letter.yaml"], None);
         person.exp_string("> ").unwrap();
         person.send_line(word).unwrap();
         person.exp_string(question).unwrap();
@@ -381,7 +381,7 @@ fn ctrl_d_at_any_question_leaves_a_gate_for_later() {
             // The first ctrl-D only passes the half line to the program.
             person.send_control('d').unwrap();
         }
-        let (rest, code) = end(person);
+        let (rest, code) = wait_for_end(person);
         assert!(rest.contains("waits for people") && code == 19, "{word}: {code}: {rest}");
         let ended = home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
         assert_eq!(ended.out, "Dear customer: approved\n");
@@ -389,22 +389,22 @@ fn ctrl_d_at_any_question_leaves_a_gate_for_later() {
 }
 
 #[test]
-fn ctrl_d_in_a_form_sends_nothing_of_it() {
+fn ctrl_d_in_a_form_sends_no_answer() {
     let home = Home::new();
     let form = "form: {questions: [{id: one, required: false}, {id: two, required: false}]}\n      allowedVerdicts: [Respond, Approve]";
     home.file("form.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
-    let mut person = at_terminal(&home, &["run", "form.yaml"], None);
+    let mut person = run_at_terminal(&home, &["run", "form.yaml"], None);
     person.exp_string("(empty leaves it out) > ").unwrap();
     person.send_line("first").unwrap();
     person.exp_string("(empty leaves it out) > ").unwrap();
     person.send_control('d').unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("waits for people") && code == 19, "{code}: {rest}");
     home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
 }
 
 /// Writes a Workflow with a form of two questions for texts.
-fn two_questions(home: &Home) {
+fn write_two_questions(home: &Home) {
     let questions = "form: {questions: [{id: one, question: 'Is it urgent?'}, {id: two, required: false}]}";
     let form = &format!("{questions}\n      allowUnanswered: true\n      allowedVerdicts: [Respond, Approve, Reject]");
     home.file("form.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
@@ -413,8 +413,8 @@ fn two_questions(home: &Home) {
 #[test]
 fn a_word_for_a_verdict_in_a_form_is_asked_about_and_never_an_answer() {
     let home = Home::new();
-    two_questions(&home);
-    let mut person = at_terminal(&home, &["run", "form.yaml"], None);
+    write_two_questions(&home);
+    let mut person = run_at_terminal(&home, &["run", "form.yaml"], None);
     for (word, verdict) in [("yes", "Approve"), ("REJECT", "Reject")] {
         person.exp_string("(it is required) > ").unwrap();
         person.send_line(word).unwrap();
@@ -431,7 +431,7 @@ fn a_word_for_a_verdict_in_a_form_is_asked_about_and_never_an_answer() {
     person.send_line("y").unwrap();
     person.exp_string("Why?").unwrap();
     person.send_line("too late").unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("too late"), "{rest}");
     assert_eq!(code, 17);
 }
@@ -439,8 +439,8 @@ fn a_word_for_a_verdict_in_a_form_is_asked_about_and_never_an_answer() {
 #[test]
 fn answers_to_a_form_are_shown_and_sent_when_they_are_confirmed() {
     let home = Home::new();
-    two_questions(&home);
-    let mut person = at_terminal(&home, &["run", "form.yaml"], None);
+    write_two_questions(&home);
+    let mut person = run_at_terminal(&home, &["run", "form.yaml"], None);
     for (confirmed, first) in [("n", "no hurry"), ("y", "reject")] {
         person.exp_string("(it is required) > ").unwrap();
         if first == "reject" {
@@ -456,7 +456,7 @@ fn answers_to_a_form_are_shown_and_sent_when_they_are_confirmed() {
         person.exp_string("Send Respond with these answers? [y/N] ").unwrap();
         person.send_line(confirmed).unwrap();
     }
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("reject"), "{rest}");
     assert_eq!(code, 0);
 }
@@ -468,10 +468,10 @@ fn an_editor_open_after_the_deadline_keeps_the_terminal() {
         .into_iter()
         .find_map(|seconds| {
             let home = Home::new();
-            two_gates(&home, seconds);
+            write_two_gates(&home, seconds);
             let script = "echo the editor is open >&2\nread line\necho \"the editor read $line\" >&2";
-            let editor = editor(&home, script);
-            let mut person = at_terminal(&home, &["run", "two.yaml"], Some(&editor));
+            let editor = write_editor(&home, script);
+            let mut person = run_at_terminal(&home, &["run", "two.yaml"], Some(&editor));
             person.exp_string("> ").unwrap();
             person.send_line("modify").unwrap();
             let either = ["the editor is open", "expired by the deadline"].map(|word| ReadUntil::String(word.into()));
@@ -487,6 +487,6 @@ fn an_editor_open_after_the_deadline_keeps_the_terminal() {
     person.exp_string("> ").unwrap();
     // The editor is closed, so ctrl-C pauses the run.
     person.send_control('c').unwrap();
-    let (rest, code) = end(person);
+    let (rest, code) = wait_for_end(person);
     assert!(rest.contains("waits for people") && code == 19, "{code}: {rest}");
 }

@@ -20,7 +20,7 @@ fn drop_table() -> Value {
 }
 
 /// Starts a server with three tools, and a fourth one whose invalid name would colour a terminal.
-async fn server() -> Server {
+async fn start_server() -> Server {
     let hostile = json!({"name": "admin\u{202e}\u{1b}[31m", "inputSchema": {"type": "object"}});
     let tools = json!([refund(), customer(), drop_table(), hostile]);
     Server::start(move |request| stateless(request, &tools, &text("called"))).await
@@ -62,13 +62,13 @@ fn row<'t>(ended: &'t Ended, tool: &str) -> Vec<&'t str> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tools_of_a_url_are_listed_with_hints_size_and_digest_and_none_is_called() {
-    let (home, server) = (Home::new(), server().await);
+    let (home, server) = (Home::new(), start_server().await);
     let ended = home.run(&["tools", &url(&server)]).with(0);
     assert!(ended.out.starts_with(&format!("Server server ({}), protocol 2026-07-28\n", url(&server))), "{ended:?}");
     for (tool, hints) in [(refund(), "irreversible"), (customer(), "read"), (drop_table(), "unknown")] {
         let (bytes, digest) = (tool.to_string().len().to_string(), digest(&tool).to_string());
         let name = tool["name"].as_str().unwrap();
-        assert_eq!(row(&ended, name), [name, hints, &bytes, "none", &digest]);
+        assert_eq!(find_row(&ended, name), [name, hints, &bytes, "none", &digest]);
     }
     assert!(ended.out.contains("  server lists a tool that is not offered, admin"), "{ended:?}");
     assert!(ended.out.contains("its name is not 1 to 64 letters, digits, _ and -"), "{ended:?}");
@@ -95,7 +95,7 @@ async fn a_session_of_the_older_version_is_ended() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_is_sent_only_to_the_hosts_of_its_secret_and_never_printed() {
-    let (home, server) = (Home::new(), server().await);
+    let (home, server) = (Home::new(), start_server().await);
     let hosts = format!("http://{}", server.address);
     let run = |arguments: &[&str], hosts: &str| {
         let mut command = home.signoff(arguments);
@@ -120,7 +120,7 @@ async fn a_key_is_sent_only_to_the_hosts_of_its_secret_and_never_printed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tools_of_a_file_are_listed_with_the_gates_for_each_agent() {
-    let (home, server) = (Home::new(), server().await);
+    let (home, server) = (Home::new(), start_server().await);
     let pins = format!(
         "    read: [\"get_*\"]\n    pins:\n    - {{tool: refund, definition: \"{}\"}}\n    - {{tool: gone, definition: \"{}\"}}\n",
         digest(&customer()),
@@ -128,7 +128,7 @@ async fn the_tools_of_a_file_are_listed_with_the_gates_for_each_agent() {
     );
     home.file("w.yaml", &workflow(&url(&server), &pins));
     let ended = home.run(&["tools", "w.yaml"]).with(0);
-    assert_eq!(row(&ended, "refund")[3], "changed");
+    assert_eq!(find_row(&ended, "refund")[3], "changed");
     for lines in [
         "\nTools of agent clerk\n  crm.drop: tool of the server crm\n    effects unknown, treated as irreversible\n    refused: ",
         "\n  crm.get_customer: tool of the server crm\n    effects read\n    runs unasked: it is known to change nothing\n",
@@ -147,7 +147,7 @@ async fn the_tools_of_a_file_are_listed_with_the_gates_for_each_agent() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pins_are_written_beside_the_comments_of_the_file() {
-    let (home, server) = (Home::new(), server().await);
+    let (home, server) = (Home::new(), start_server().await);
     let before = workflow(&url(&server), "    read: [\"get_*\"]   # look only\n");
     let file = home.file("w.yaml", &before);
     let first = home.run(&["tools", "w.yaml", "--tool", "refund", "--pin"]).with(0);
@@ -166,7 +166,7 @@ async fn pins_are_written_beside_the_comments_of_the_file() {
     home.run(&["validate", "w.yaml"]).with(0);
     let again = home.run(&["tools", "w.yaml", "--pin"]).with(0);
     assert!(again.err.contains("w.yaml has these pins already"), "{again:?}");
-    assert_eq!(row(&again, "refund")[3], "same");
+    assert_eq!(find_row(&again, "refund")[3], "same");
     assert!(again.out.contains("    runs unasked: its definition is pinned\n"), "{again:?}");
     // A file that cannot be edited stays unchanged.
     let twice = before.replace("  - name: crm   # ours\n", "  - &a\n    name: crm\n");
@@ -181,7 +181,7 @@ async fn pins_are_written_beside_the_comments_of_the_file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_with_saved_catalogues_is_exact_and_asks_no_server() {
-    let (home, server) = (Home::new(), server().await);
+    let (home, server) = (Home::new(), start_server().await);
     home.file("w.yaml", &workflow(&url(&server), ""));
     let saved = home.run(&["tools", "w.yaml", "--catalogue", "c.json"]).with(0);
     assert!(saved.err.contains("the catalogues are saved in c.json"), "{saved:?}");

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_excerpt_says_that_it_is_one() {
+    fn an_excerpt_begins_with_a_mark() {
         assert_eq!(excerpt("a\nb\nc\n", "b"), "[…]\nb\nc");
         assert_eq!(excerpt("a\nb\n", "a"), "a\nb");
     }

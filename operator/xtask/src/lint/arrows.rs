@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_nobody_placed_is_a_problem() {
+    fn a_crate_without_listed_dependencies_is_a_problem() {
         assert_eq!(find_problems(&workspace(&[("signoff-other", &[])])).len(), 1);
     }
 }

@@ -268,11 +268,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::{Imports, Module, find_circles};
 
-    fn found(files: &[(&str, &str)]) -> Vec<String> {
-        found_below(files, &[])
+    fn find_all_circles(files: &[(&str, &str)]) -> Vec<String> {
+        find_circles_below(files, &[])
     }
 
-    fn found_below(files: &[(&str, &str)], strict: &[&str]) -> Vec<String> {
+    fn find_circles_below(files: &[(&str, &str)], strict: &[&str]) -> Vec<String> {
         let module =
             |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect::<Module>();
         let read = |(path, source): &(&str, &str)| (module(path), Imports::read(source).unwrap());
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_circle_of_four_is_named_with_its_path_and_the_remedy() {
-        let found = found(&[
+        let found = find_all_circles(&[
             ("", "mod a; mod b; mod c; mod d; mod e;"),
             ("a", "use crate::b::B;"),
             ("b", "fn f() { crate::c::f() }"),
@@ -308,12 +308,12 @@ mod tests {
             ("c", "use crate::d;"),
             ("d", "pub struct D;"),
         ];
-        assert_eq!(found(&files), [] as [String; 0]);
+        assert_eq!(find_all_circles(&files), [] as [String; 0]);
     }
 
     #[test]
     fn a_circle_of_three_passes() {
-        assert_eq!(found(&[("a", "use crate::b;"), ("b", "use crate::c;"), ("c", "use crate::a;")]), [] as [String; 0]);
+        assert_eq!(find_all_circles(&[("a", "use crate::b;"), ("b", "use crate::c;"), ("c", "use crate::a;")]), [] as [String; 0]);
     }
 
     #[test]
@@ -327,16 +327,16 @@ mod tests {
             ("c", "use crate::d::D;"),
             ("d", "use crate::A;"),
         ];
-        assert_eq!(found(&files).len(), 1);
+        assert_eq!(find_all_circles(&files).len(), 1);
     }
 
     #[test]
     fn siblings_that_import_each_other_through_their_parent_are_found() {
         let parent = ("p", "mod a; mod b; mod c; mod d; use a::A; use b::B; use c::C; use d::D;");
         let circle = [parent, ("p::a", "use super::B;"), ("p::b", "use super::C;"), ("p::c", "use super::D;")];
-        assert_eq!(found(&circle), [] as [String; 0]);
+        assert_eq!(find_all_circles(&circle), [] as [String; 0]);
         let closed = [circle.as_slice(), &[("p::d", "use super::A;")]].concat();
-        assert_eq!(found(&closed).len(), 1);
+        assert_eq!(find_all_circles(&closed).len(), 1);
     }
 
     #[test]
@@ -348,8 +348,8 @@ mod tests {
             ("p::a::inner", "use crate::p::{B, P};"),
             ("p::b", "pub struct B;"),
         ];
-        assert_eq!(found(&planted), [] as [String; 0]);
-        let found_below_p = found_below(&planted, &["p"]);
+        assert_eq!(find_all_circles(&planted), [] as [String; 0]);
+        let found_below_p = find_circles_below(&planted, &["p"]);
         assert_eq!(found_below_p.len(), 1, "{found_below_p:?}");
         let walk = "p::a -> p::self (crate::p::P in p::a::inner), p::self -> p::a (a::f in p)";
         let circle = format!("2 modules import each other in a circle, and none may there: {walk}; move");
@@ -364,8 +364,8 @@ mod tests {
             ("p::b", "mod c;"),
             ("p::b::c", "use crate::p::a::A;"),
         ];
-        assert_eq!(found(&planted), [] as [String; 0]);
-        assert_eq!(found_below(&planted, &["p"]).len(), 1);
+        assert_eq!(find_all_circles(&planted), [] as [String; 0]);
+        assert_eq!(find_circles_below(&planted, &["p"]).len(), 1);
     }
 
     #[test]
@@ -379,20 +379,20 @@ mod tests {
             ("p::b::two", "use super::one::One;"),
             ("q", "use crate::p::A;"),
         ];
-        assert_eq!(found_below(&files, &["p"]), [] as [String; 0]);
+        assert_eq!(find_circles_below(&files, &["p"]), [] as [String; 0]);
     }
 
     #[test]
     fn a_strict_module_that_is_missing_is_named() {
-        assert_eq!(found_below(&[("a", "")], &["p"]).len(), 1);
+        assert_eq!(find_circles_below(&[("a", "")], &["p"]).len(), 1);
     }
 
     #[test]
     fn tests_are_not_counted() {
         let tests = ("d", "#[cfg(test)] mod tests { use crate::a::A; }");
         let files = [("a", "use crate::b;"), ("b", "use crate::c;"), ("c", "use crate::d;"), tests];
-        assert_eq!(found(&files), [] as [String; 0]);
+        assert_eq!(find_all_circles(&files), [] as [String; 0]);
         let apart = [("d", "#[cfg(test)] mod tests;"), ("d::tests", "use crate::a::A;")];
-        assert_eq!(found(&[&files[..3], &apart].concat()), [] as [String; 0]);
+        assert_eq!(find_all_circles(&[&files[..3], &apart].concat()), [] as [String; 0]);
     }
 }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_not_that_of_the_places_is_a_problem() {
+    fn a_number_that_differs_from_the_count_is_a_problem() {
         let places = |count: usize| (0..count).map(|at| format!("a.rs:{at}")).collect::<Vec<_>>();
         assert_eq!(check_count(2, places(2)), None);
         assert!(check_count(2, places(1)).unwrap_or_default().contains("write 1"));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_linked_is_listed_and_what_only_builds_or_tests_is_not() {
+    fn linked_crates_are_listed_without_those_of_builds_and_tests() {
         let metadata = metadata();
         let libc = Library { name: "libc", version: "1".into(), licence: "MIT" };
         let bill = || {

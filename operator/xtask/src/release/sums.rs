@@ -31,7 +31,7 @@ mod tests {
     use super::{NAME, render_sums};
 
     #[test]
-    fn sha256sum_finds_every_file_as_it_is_and_a_changed_one() {
+    fn sha256sum_accepts_every_file_and_finds_a_changed_file() {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| fs::write(folder.path().join(path), text).unwrap();
         fs::create_dir(folder.path().join("deep")).unwrap();

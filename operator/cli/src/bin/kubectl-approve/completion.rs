@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn contexts_are_those_of_the_kubeconfig() {
+    fn contexts_come_from_the_kubeconfig() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config");
         let config = r#"{"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [],

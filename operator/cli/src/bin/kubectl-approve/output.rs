@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_that_does_not_exist_is_refused_with_those_that_do() {
+    fn an_unknown_format_is_refused_with_the_known_formats() {
         for (typed, why) in [
             ("xml", "unknown format; write wide, name, json"),
             ("json=x", "unknown format"),

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_that_of_the_inbox_with_the_path_of_the_page() {
+    fn the_address_of_a_page_is_below_the_address_of_the_inbox() {
         let address = |inbox: &str| page_address(Some(inbox.to_owned()), "/n/finance/a/refund-1");
         assert_eq!(
             address("https://signoff.example.com/").unwrap(),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inbox_is_that_of_the_named_namespace() {
+    fn the_inbox_shows_the_named_namespace() {
         let path = |named: &[&str]| inbox_path(&named.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(
             (path(&[]).unwrap(), path(&["finance"]).unwrap()),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_is_a_program_with_arguments_and_one_that_does_not_start_is_named() {
+    fn a_browser_can_have_arguments_and_is_named_if_it_does_not_start() {
         let address = "https://signoff.example.com/";
         assert_eq!(launch("true --new-window", address), Ok(()));
         let why = launch("/nonexistent/browser --new-window", address).unwrap_err();

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_subcommand_is_answered_with_the_similar_one() {
+    fn a_mistyped_subcommand_is_answered_with_the_similar_subcommand() {
         let list = Some("unknown command lst; did you mean list?".to_owned());
         for line in ["lst -A", "-n finance lst x", "-nfinance lst x", "-yn finance lst x", "--wait=5m lst x"] {
             assert_eq!(message_about(&format!("kubectl-approve {line}")), list, "{line}");

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_names_verdict_person_and_what_was_cut() {
+    fn the_question_names_verdict_person_and_cut_texts() {
         let mut approval = sample::approval();
         let me = sample::me("alice@example.com", &[]);
         assert_eq!(render_question(&args(Verdict::Approve), &approval, &me), "Approve refund-1 as alice@example.com?");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_about_a_turn_names_each_call_and_what_was_cut() {
+    fn the_question_about_a_turn_names_each_call_and_cut_texts() {
         let (mut first, mut second) = (sample::call(), sample::call());
         (first.metadata.name, second.metadata.name) = (Some("refund-1".into()), Some("refund-2".into()));
         let me = sample::me("alice@example.com", &[]);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_group_is_missing_and_the_bound_one_is_suggested() {
+    fn a_misspelt_group_is_missing_and_the_similar_group_is_suggested() {
         let grants = grants(json!([{"kind": "Group", "name": "finance"}]));
         let granted = Right::Granted("RoleBinding approvers of demo (ClusterRole signoff-approver)".into());
         assert_eq!(find_right_by_bindings(&grants, &Subject::group("finance")), granted);

@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    fn voted(namespace: &str, users: &[&str]) -> Seen {
+    fn approval_with_votes(namespace: &str, users: &[&str]) -> Seen {
         let mut approval = sample::approval();
         approval.metadata.namespace = Some(namespace.to_owned());
         for user in users {
@@ -234,12 +234,12 @@ mod tests {
         Seen { raw: serde_json::to_value(&approval).unwrap(), approval }
     }
 
-    fn changed() -> Vec<String> {
+    fn policy_changes() -> Vec<String> {
         vec!["CustomResourceDefinition approvals.signoff.dev".to_owned()]
     }
 
     /// Returns the page with single spaces instead of line ends and indents.
-    fn words(upgrade: &Upgrade) -> String {
+    fn page_words(upgrade: &Upgrade) -> String {
         upgrade.render().split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
@@ -251,9 +251,9 @@ mod tests {
         ];
         let changes = changed_objects(&Inspection { objects, ..Inspection::default() });
         assert_eq!(changes, ["CustomResourceDefinition approvals.signoff.dev"]);
-        let all = vec![voted("finance", &["alice", "bob"]), voted("ops", &["carol"])];
+        let all = vec![approval_with_votes("finance", &["alice", "bob"]), approval_with_votes("ops", &["carol"])];
         let upgrade = Upgrade { changes, voted: all, ..Upgrade::default() };
-        let text = words(&upgrade);
+        let text = page_words(&upgrade);
         let name = upgrade.voted[0].approval.metadata.name.clone().unwrap();
         for words in [
             "changes 1 object: CustomResourceDefinition approvals.signoff.dev.",
@@ -268,30 +268,30 @@ mod tests {
 
     #[test]
     fn an_upgrade_without_changes_or_without_votes_voids_none() {
-        assert!(words(&Upgrade::default()).contains("voids no vote"));
-        let upgrade = Upgrade { changes: changed(), ..Upgrade::default() };
+        assert!(page_words(&Upgrade::default()).contains("voids no vote"));
+        let upgrade = Upgrade { changes: policy_changes(), ..Upgrade::default() };
         assert!(upgrade.render().contains("No open Approval has a vote, so it voids none.\n"));
         assert!(upgrade.find_problem().is_none());
     }
 
     #[test]
     fn approvals_that_cannot_be_read_or_listed_are_a_problem() {
-        let unreadable = Upgrade { changes: changed(), unreadable: vec!["approval x".into()], ..Upgrade::default() };
+        let unreadable = Upgrade { changes: policy_changes(), unreadable: vec!["approval x".into()], ..Upgrade::default() };
         let refused = Failure::Refused("you cannot list approvals".into());
-        let unlisted = Upgrade { changes: changed(), unknown: vec![refused], ..Upgrade::default() };
+        let unlisted = Upgrade { changes: policy_changes(), unknown: vec![refused], ..Upgrade::default() };
         for (upgrade, problem, sentence) in [
             (unreadable, "1 open Approval cannot be read", "whether they have votes is unknown: approval x"),
             (unlisted, "you cannot list approvals", "Not everything could be listed"),
         ] {
             assert!(matches!(upgrade.find_problem(), Some(Failure::Other(why)) if why == problem), "{problem}");
-            let text = words(&upgrade);
+            let text = page_words(&upgrade);
             assert!(text.contains(sentence) && !text.contains("No open Approval has a vote"), "{text}");
         }
     }
 
     #[test]
     fn an_invalid_decision_is_no_vote() {
-        let mut seen = voted("finance", &["alice", "bob"]);
+        let mut seen = approval_with_votes("finance", &["alice", "bob"]);
         let invalid = serde_json::json!({"alice": {"attempt": 1, "why": "no such field"}});
         seen.approval.status.get_or_insert_default().invalid = serde_json::from_value(invalid).unwrap();
         let left = keep_valid_votes(seen.clone()).unwrap();
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(run(serde_json::json!({"specDigest": digest, "rules": RULES})), None);
         assert_eq!(run(serde_json::json!({})), None, "it was not accepted yet");
         let upgrade = Upgrade { held: vec![old], ..Upgrade::default() };
-        let text = words(&upgrade);
+        let text = page_words(&upgrade);
         assert!(text.contains("It holds 1 open run (OldRules)") && text.contains("finance/refund: accepted"), "{text}");
         assert!(matches!(upgrade.find_problem(), Some(Failure::Other(why)) if why == "an upgrade would hold 1 run"));
     }

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_of_a_backup_is_that_of_the_same_name_and_steps() {
+    fn a_run_is_found_in_a_backup_by_its_name_and_steps() {
         let list = json!({"kind": "List", "items": [run("a", "1"), run("b", "2"), {"kind": "Approval"}]}).to_string();
         let backup = parse(&list).unwrap();
         let restored: Workflow = serde_json::from_value(run("b", "2")).unwrap();

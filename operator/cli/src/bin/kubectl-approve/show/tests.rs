@@ -26,7 +26,7 @@ fn render(approval: Approval) -> String {
 }
 
 #[test]
-fn the_page_of_a_pending_approval() {
+fn a_pending_approval_has_a_page_with_every_fact() {
     let approval = sample::approval();
     let (name, digest) = (approval.metadata.name.clone().unwrap(), approval.spec.request.digest.clone());
     let expected = format!(

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn where_text_is_an_answer_a_number_is_never_a_verdict() {
+    fn a_number_is_never_a_verdict_where_text_is_an_answer() {
         use Verdict::{Approve, Reject, Respond};
         let request = request(&[Approve, Reject, Respond], json!({"id": "answer"}));
         let menu = Menu::of(&request);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_form_a_word_for_an_allowed_verdict_is_never_an_answer() {
+    fn a_word_for_an_allowed_verdict_is_never_an_answer_in_a_form() {
         use Verdict::{Abort, Approve, Reject, Respond, Skip};
         let text = json!({"id": "why"});
         let request = request(&[Approve, Reject, Respond, Skip, Abort], text);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_form_options_are_numbered_and_verdicts_are_words() {
+    fn options_of_a_form_are_numbered_and_verdicts_are_words() {
         use Verdict::{Approve, Reject, Respond};
         let request =
             request(&[Respond, Approve, Reject], json!({"id": "sure", "options": [{"id": "yes"}, {"id": "later"}]}));

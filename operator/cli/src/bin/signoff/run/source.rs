@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_fits_no_input_is_refused_with_what_would() {
+    fn a_value_that_fits_no_input_is_refused_with_the_inputs_type() {
         assert_eq!(values_of(&[("n", "five")]).unwrap_err(), "input n is an integer, and five is not");
         assert_eq!(values_of(&[("on", "yes")]).unwrap_err(), "input on is true or false, and yes is not");
         assert_eq!(
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_values_comes_before_single_ones() {
+    fn values_of_options_replace_values_of_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("vars.yaml");
         fs::write(&file, "who: Ann\nn: 7\n").unwrap();

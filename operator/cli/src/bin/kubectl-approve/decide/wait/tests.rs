@@ -18,12 +18,12 @@ fn vote(attempt: i32) -> signoff_api::approval::Vote {
     .unwrap()
 }
 
-fn escalate() -> Entry {
+fn escalation_entry() -> Entry {
     Entry { key: ME.into(), decision: Decision::new(Verdict::Escalate) }
 }
 
 /// Returns an Approval with these counted votes, by their attempts, and this number of escalations.
-fn counted(votes: &[i32], level: i32) -> Approval {
+fn approval_with_votes(votes: &[i32], level: i32) -> Approval {
     let mut approval = sample::approval();
     approval.metadata.uid = Some("uid-1".into());
     let status = approval.status.get_or_insert_default();
@@ -35,27 +35,27 @@ fn counted(votes: &[i32], level: i32) -> Approval {
 #[test]
 fn an_escalation_is_seen_by_the_level_before_its_vote() {
     let escalated = |received: &[Approval]| {
-        let mut waited = Waited::new(received[0].clone(), &escalate());
-        received[1..].iter().for_each(|approval| waited.apply(Some(approval.clone()), &escalate()));
+        let mut waited = Waited::new(received[0].clone(), &escalation_entry());
+        received[1..].iter().for_each(|approval| waited.apply(Some(approval.clone()), &escalation_entry()));
         waited.state
     };
-    assert_eq!(escalated(&[counted(&[], 0), counted(&[1], 1)]), DecisionState::Escalated);
-    assert_eq!(escalated(&[counted(&[], 0), counted(&[1], 0)]), DecisionState::NotEscalated);
+    assert_eq!(escalated(&[approval_with_votes(&[], 0), approval_with_votes(&[1], 1)]), DecisionState::Escalated);
+    assert_eq!(escalated(&[approval_with_votes(&[], 0), approval_with_votes(&[1], 0)]), DecisionState::NotEscalated);
     // The gate was escalated by a timeout before the vote was stored, or before it was counted.
-    assert_eq!(escalated(&[counted(&[], 1), counted(&[1], 1)]), DecisionState::NotEscalated);
-    assert_eq!(escalated(&[counted(&[], 0), counted(&[], 1), counted(&[1], 1)]), DecisionState::NotEscalated);
-    assert_eq!(escalated(&[counted(&[], 1), counted(&[1], 2)]), DecisionState::Escalated);
+    assert_eq!(escalated(&[approval_with_votes(&[], 1), approval_with_votes(&[1], 1)]), DecisionState::NotEscalated);
+    assert_eq!(escalated(&[approval_with_votes(&[], 0), approval_with_votes(&[], 1), approval_with_votes(&[1], 1)]), DecisionState::NotEscalated);
+    assert_eq!(escalated(&[approval_with_votes(&[], 1), approval_with_votes(&[1], 2)]), DecisionState::Escalated);
     // A vote that was counted before the command began.
-    assert_eq!(escalated(&[counted(&[1], 1)]), DecisionState::Counted);
-    assert_eq!(escalated(&[counted(&[1], 0)]), DecisionState::NotEscalated);
+    assert_eq!(escalated(&[approval_with_votes(&[1], 1)]), DecisionState::Counted);
+    assert_eq!(escalated(&[approval_with_votes(&[1], 0)]), DecisionState::NotEscalated);
 }
 
 #[test]
 fn an_approval_that_was_created_again_does_not_have_the_decision() {
-    let mut waited = Waited::new(counted(&[], 0), &entry(None));
-    waited.apply(Some(counted(&[], 0)), &entry(None));
+    let mut waited = Waited::new(approval_with_votes(&[], 0), &entry(None));
+    waited.apply(Some(approval_with_votes(&[], 0)), &entry(None));
     assert_eq!(waited.state, DecisionState::Recorded);
-    let mut again = counted(&[1], 0);
+    let mut again = approval_with_votes(&[1], 0);
     again.metadata.uid = Some("uid-2".into());
     waited.apply(Some(again), &entry(None));
     assert_eq!(waited.state, DecisionState::Deleted);
