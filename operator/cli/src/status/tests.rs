@@ -41,7 +41,7 @@ fn record(seq: i64, path: &str, kind: &str, phase: &str, began: i64, took: Optio
     record
 }
 
-fn add_fields(mut record: Value, fields: &Value) -> Value {
+fn merge(mut record: Value, fields: &Value) -> Value {
     for (field, value) in fields.as_object().unwrap() {
         record[field] = value.clone();
     }
@@ -82,8 +82,8 @@ fn chain_workflow() -> (Workflow, Vec<Approval>) {
     let status = json!({
         "phase": "Waiting", "startedAt": ago(1800), "usage": usage, "pending": ["refund-4711-review-0a1b2c3d4e"],
         "steps": [
-            add_fields(record(1, "draft", "agent", "Succeeded", 1800, Some(12)), &json!({"usage": usage})),
-            add_fields(record(3, "review", "hitl", "Waiting", 1788, None), &json!({"object": "refund-4711-review-0a1b2c3d4e"})),
+            merge(record(1, "draft", "agent", "Succeeded", 1800, Some(12)), &json!({"usage": usage})),
+            merge(record(3, "review", "hitl", "Waiting", 1788, None), &json!({"object": "refund-4711-review-0a1b2c3d4e"})),
         ],
     });
     let vote = json!({"key": "bob@example.com", "user": "bob@example.com", "verdict": "Approve", "attempt": 1, "at": ago(60), "epoch": "e"});
@@ -194,9 +194,9 @@ fn branches_are_trees_of_their_own() {
     ]});
     let approved = json!({"verdict": "Approve", "phase": "Approved", "decidedBy": ["bob@example.com"], "source": "Human", "reason": "as in May"});
     let status = json!({"phase": "Running", "startedAt": ago(300), "steps": [
-        add_fields(record(1, "legal/ask", "hitl", "Waiting", 300, None), &json!({"object": "legal-ask-1"})),
-        add_fields(record(2, "budget/ask", "hitl", "Succeeded", 300, Some(200)), &json!({"object": "budget-ask-1", "decision": approved})),
-        add_fields(record(3, "tool/build", "pod", "Started", 300, None), &json!({"object": "signoff-step-refund-4711-00"})),
+        merge(record(1, "legal/ask", "hitl", "Waiting", 300, None), &json!({"object": "legal-ask-1"})),
+        merge(record(2, "budget/ask", "hitl", "Succeeded", 300, Some(200)), &json!({"object": "budget-ask-1", "decision": approved})),
+        merge(record(3, "tool/build", "pod", "Started", 300, None), &json!({"object": "signoff-step-refund-4711-00"})),
         record(5, "budget/note", "set", "Succeeded", 100, Some(0)),
     ]});
     let further = json!({"request": {
@@ -249,10 +249,10 @@ fn a_graph_shows_its_visits_in_order_and_not_its_edges() {
     let answered = json!({"verdict": "Respond", "phase": "Responded", "decidedBy": ["bob"], "source": "Human"});
     let status = json!({"phase": "Waiting", "startedAt": ago(600), "steps": [
         record(1, "plan", "agent", "Succeeded", 600, Some(5)),
-        add_fields(record(3, "review", "hitl", "Succeeded", 590, Some(60)), &json!({"object": "a", "decision": answered})),
+        merge(record(3, "review", "hitl", "Succeeded", 590, Some(60)), &json!({"object": "a", "decision": answered})),
         record(5, "review/.next", "condition", "Succeeded", 530, Some(0)),
         record(7, "revise", "agent", "Succeeded", 530, Some(4)),
-        add_fields(record(9, "review#2", "hitl", "Waiting", 520, None), &json!({"object": "b", "request": {
+        merge(record(9, "review#2", "hitl", "Waiting", 520, None), &json!({"object": "b", "request": {
             "digest": format!("sha256:{}", "0".repeat(64)), "deadline": "2026-11-23T09:30:00Z", "guardEpoch": "e"}})),
     ]});
     assert_eq!(
@@ -292,12 +292,12 @@ fn failed_workflow() -> Workflow {
         "message": "step build failed: the container ended with exit code 2, and alice rejected another attempt (too costly)",
         "conditions": [{"type": "Failed", "status": "True", "reason": "Failed", "message": "x", "lastTransitionTime": ago(3600)}],
         "steps": [
-            add_fields(record(1, "build", "pod", "Failed", 7200, Some(65)), &json!({"error": error("the container ended with exit code 1")})),
-            add_fields(record(3, "build", "pod", "Failed", 7100, Some(700)), &json!({
+            merge(record(1, "build", "pod", "Failed", 7200, Some(65)), &json!({"error": error("the container ended with exit code 1")})),
+            merge(record(3, "build", "pod", "Failed", 7100, Some(700)), &json!({
                 "attempt": 2, "error": error("first line\nthe container ended with exit code 2\n"),
                 "log": {"tail": "compiling\nerror: \u{1b}[31mno space left on device\n\n"},
             })),
-            add_fields(record(5, "build/.error", "hitl", "Succeeded", 6400, Some(2800)), &json!({"object": "help-1", "decision": rejected})),
+            merge(record(5, "build/.error", "hitl", "Succeeded", 6400, Some(2800)), &json!({"object": "help-1", "decision": rejected})),
         ],
     });
     workflow(&spec, &status)
@@ -402,7 +402,7 @@ fn retries_of_a_long_run_are_folded_too() {
     let error = json!({"class": "Status", "message": "503 Service Unavailable", "retryable": true});
     let records: Vec<Value> = (1..=20)
         .map(|n| {
-            add_fields(record(n, "step-0", "http", "Failed", 400 - n * 10, Some(1)), &json!({"attempt": n, "error": error}))
+            merge(record(n, "step-0", "http", "Failed", 400 - n * 10, Some(1)), &json!({"attempt": n, "error": error}))
         })
         .collect();
     let run = workflow(&json!({"steps": steps}), &json!({"phase": "Running", "startedAt": ago(400), "steps": records}));

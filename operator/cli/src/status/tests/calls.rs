@@ -20,11 +20,11 @@ fn each_call_of_an_agent_has_a_row_with_its_outcome() {
         ],
     });
     let status = json!({"phase": "Running", "startedAt": ago(1800), "steps": [
-        with(record(1, "handle", "agent", "Succeeded", 100, Some(2)), &with(json!({"done": 2}), &first)),
+        merge(record(1, "handle", "agent", "Succeeded", 100, Some(2)), &merge(json!({"done": 2}), &first)),
         record(3, "handle/.turn-1/.call-1/find", "set", "Succeeded", 98, Some(0)),
-        with(record(4, "handle/.turn-1/.call-3/.gate", "hitl", "Succeeded", 98, Some(10)), &decided("Skipped", "Skip")),
-        with(record(5, "handle/.turn-1/.call-4/.gate", "hitl", "Succeeded", 98, Some(20)), &decided("Rejected", "Reject")),
-        with(record(9, "handle/.turn-2", "agent", "Succeeded", 70, Some(2)), &with(json!({"done": 10}), &turn(&json!(["lookup"])))),
+        merge(record(4, "handle/.turn-1/.call-3/.gate", "hitl", "Succeeded", 98, Some(10)), &decided("Skipped", "Skip")),
+        merge(record(5, "handle/.turn-1/.call-4/.gate", "hitl", "Succeeded", 98, Some(20)), &decided("Rejected", "Reject")),
+        merge(record(9, "handle/.turn-2", "agent", "Succeeded", 70, Some(2)), &merge(json!({"done": 10}), &turn(&json!(["lookup"])))),
     ]});
     let page = render(&workflow(&spec, &status), &[], now(), TERMINAL);
     let tree = page.split_once("\n\n").unwrap().1;
@@ -61,9 +61,9 @@ fn an_agent_whose_run_ended_at_a_call_is_not_succeeded() {
     let gate = |phase: &str, verdict: &str| {
         let outcome =
             json!({"decision": {"phase": phase, "verdict": verdict, "source": "Human", "decidedBy": ["bob"]}});
-        with(record(3, "handle/.turn-1/.call-1/pay/.start", "hitl", "Succeeded", 98, Some(20)), &outcome)
+        merge(record(3, "handle/.turn-1/.call-1/pay/.start", "hitl", "Succeeded", 98, Some(20)), &outcome)
     };
-    let agent = with(record(1, "handle", "agent", "Succeeded", 100, Some(2)), &turn);
+    let agent = merge(record(1, "handle", "agent", "Succeeded", 100, Some(2)), &turn);
     let spec = json!({"steps": [{"name": "handle", "agent": {"name": "clerk", "input": "Help"}}]});
     let tree = |phase: &str, steps: &Value| {
         let status = json!({"phase": phase, "startedAt": ago(1800), "steps": steps});

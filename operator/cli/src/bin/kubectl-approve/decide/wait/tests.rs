@@ -23,7 +23,7 @@ fn escalation_entry() -> Entry {
 }
 
 /// Returns an Approval with these counted votes, by their attempts, and this number of escalations.
-fn approval_with_votes(votes: &[i32], level: i32) -> Approval {
+fn voted_approval(votes: &[i32], level: i32) -> Approval {
     let mut approval = sample::approval();
     approval.metadata.uid = Some("uid-1".into());
     let status = approval.status.get_or_insert_default();
@@ -39,23 +39,23 @@ fn an_escalation_is_seen_by_the_level_before_its_vote() {
         received[1..].iter().for_each(|approval| waited.apply(Some(approval.clone()), &escalation_entry()));
         waited.state
     };
-    assert_eq!(escalated(&[approval_with_votes(&[], 0), approval_with_votes(&[1], 1)]), DecisionState::Escalated);
-    assert_eq!(escalated(&[approval_with_votes(&[], 0), approval_with_votes(&[1], 0)]), DecisionState::NotEscalated);
+    assert_eq!(escalated(&[voted_approval(&[], 0), voted_approval(&[1], 1)]), DecisionState::Escalated);
+    assert_eq!(escalated(&[voted_approval(&[], 0), voted_approval(&[1], 0)]), DecisionState::NotEscalated);
     // The gate was escalated by a timeout before the vote was stored, or before it was counted.
-    assert_eq!(escalated(&[approval_with_votes(&[], 1), approval_with_votes(&[1], 1)]), DecisionState::NotEscalated);
-    assert_eq!(escalated(&[approval_with_votes(&[], 0), approval_with_votes(&[], 1), approval_with_votes(&[1], 1)]), DecisionState::NotEscalated);
-    assert_eq!(escalated(&[approval_with_votes(&[], 1), approval_with_votes(&[1], 2)]), DecisionState::Escalated);
+    assert_eq!(escalated(&[voted_approval(&[], 1), voted_approval(&[1], 1)]), DecisionState::NotEscalated);
+    assert_eq!(escalated(&[voted_approval(&[], 0), voted_approval(&[], 1), voted_approval(&[1], 1)]), DecisionState::NotEscalated);
+    assert_eq!(escalated(&[voted_approval(&[], 1), voted_approval(&[1], 2)]), DecisionState::Escalated);
     // A vote that was counted before the command began.
-    assert_eq!(escalated(&[approval_with_votes(&[1], 1)]), DecisionState::Counted);
-    assert_eq!(escalated(&[approval_with_votes(&[1], 0)]), DecisionState::NotEscalated);
+    assert_eq!(escalated(&[voted_approval(&[1], 1)]), DecisionState::Counted);
+    assert_eq!(escalated(&[voted_approval(&[1], 0)]), DecisionState::NotEscalated);
 }
 
 #[test]
 fn an_approval_that_was_created_again_does_not_have_the_decision() {
-    let mut waited = Waited::new(approval_with_votes(&[], 0), &entry(None));
-    waited.apply(Some(approval_with_votes(&[], 0)), &entry(None));
+    let mut waited = Waited::new(voted_approval(&[], 0), &entry(None));
+    waited.apply(Some(voted_approval(&[], 0)), &entry(None));
     assert_eq!(waited.state, DecisionState::Recorded);
-    let mut again = approval_with_votes(&[1], 0);
+    let mut again = voted_approval(&[1], 0);
     again.metadata.uid = Some("uid-2".into());
     waited.apply(Some(again), &entry(None));
     assert_eq!(waited.state, DecisionState::Deleted);
