@@ -58,8 +58,8 @@ impl<'s> Deciders<'s> {
         Self { session, grants, can_review: true }
     }
 
-    /// Returns whether this approver holds `approve`: by the bindings, or else by the API server's answer. After a review
-    /// without an answer, no further review is sent.
+    /// Returns whether this approver holds `approve`: by the bindings, or else by the API server's answer. After a
+    /// review without an answer, no further review is sent.
     pub async fn find_right(&mut self, approver: &Subject) -> Right {
         let by_bindings = match &self.grants {
             Ok(grants) => find_right_by_bindings(grants, approver),
