@@ -1,4 +1,4 @@
-//! Writes the generated files, or reports those that are out of date. Their content comes from functions of the API
+//! Writes the generated files, or reports the files that are out of date. Their content comes from functions of the API
 //! crate, the engine, the runtime and the table of attacks, with which a test can compare without this program.
 
 use std::collections::BTreeSet;

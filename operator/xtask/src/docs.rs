@@ -1,5 +1,5 @@
-//! The documentation as a book: pages and the files that they link to -> one folder -> mdBook. The order of the pages
-//! is that of `docs/SUMMARY.md`.
+//! The documentation as a book: pages and the files that they link to -> one folder -> mdBook. `docs/SUMMARY.md`
+//! defines the order of the pages.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -15,7 +15,7 @@ use signoff_expr::{Condition, LanguageError, Scope, Template, text};
 /// The path of the page from the root of the repository.
 pub(crate) const PAGE: &str = "docs/reference/templates-and-conditions.md";
 
-/// A word, or several that mean the same.
+/// A word, or several words with the same meaning.
 pub(crate) struct Entry {
     /// The words, separated by blanks.
     pub(crate) words: &'static str,

@@ -1,4 +1,4 @@
-//! The source files of a crate without those that only tests compile.
+//! The source files of a crate, without the files that only tests compile.
 
 use std::fs;
 use std::path::{Path, PathBuf};

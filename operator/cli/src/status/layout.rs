@@ -93,8 +93,8 @@ fn have_all_states(node: &Node, predicate: fn(State) -> bool) -> bool {
     predicate(node.state) && node.children.iter().all(|child| have_all_states(child, predicate))
 }
 
-/// Replaces at least [`FOLDED`] successive nodes that are quiet for the same reason by one node and the number of the
-/// others. The first stays of the nodes that have not begun, otherwise the last.
+/// Folds at least [`FOLDED`] successive nodes that are quiet for the same reason into one node and the number of the
+/// other nodes. Of nodes that have not begun the first node stays, of any other nodes the last.
 fn fold(nodes: &[Node], is_folded: bool) -> Vec<Item<'_>> {
     let mut items = Vec::new();
     for chunk in nodes.chunk_by(|a, b| is_folded && quiet_kind(a).is_some() && quiet_kind(a) == quiet_kind(b)) {

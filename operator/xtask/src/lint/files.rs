@@ -1,4 +1,4 @@
-//! The text files of the repository: those that git tracks or would track.
+//! The text files of the repository that git tracks or would track.
 
 use std::fs;
 use std::process::Command;

@@ -115,7 +115,7 @@ async fn conclude(
     while let Some((index, report)) = waits.next().await {
         failures.extend(print_report(report)?.map(|failure| (index, failure)));
     }
-    // The exit code is that of the first failed name on the command line, whichever failed first in time.
+    // The order of the command line chooses the exit code, and not the order in which decisions failed.
     match failures.iter().min_by_key(|(index, _)| *index) {
         None => Ok(()),
         Some((_, first)) => Err(Failure::Several { failed: failures.len(), of: total, code: first.code() }.into()),

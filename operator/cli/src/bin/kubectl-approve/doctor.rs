@@ -71,7 +71,7 @@ fn installation_facts(state: &OperatorState, installation: &Result<Installation,
     json!({"operator": {"state": name, "message": state.to_string()}, "policies": policies})
 }
 
-/// The installed policies, compared with those that this plugin would install for the operator.
+/// The installed policies, compared with the policies that this plugin would install for the operator.
 struct Installation {
     operator: Identity,
     inspection: Inspection,

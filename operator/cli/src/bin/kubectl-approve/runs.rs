@@ -21,8 +21,8 @@ use crate::{args::RunVerb, cluster::client::Session, error::Failure, status::fet
 const MANAGER: &str = "kubectl-approve";
 
 /// Applies a verb to each of the named runs, and prints a line for each. On a terminal, asks before a verb that cannot
-/// be undone, unless `yes` is set. Runs are read before the question about their deletion, and only those runs are
-/// deleted.
+/// be undone, unless `yes` is set. Runs are read before the question about their deletion, and a newer run with
+/// such a name is not deleted.
 ///
 /// # Errors
 /// The first failure. The runs that are named before it are changed already.

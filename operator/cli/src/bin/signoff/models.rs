@@ -1,4 +1,4 @@
-//! `signoff models`: lists the models that a provider offers, and tries one of them with a tool.
+//! `signoff models`: lists the models that a provider offers, and tries one model with a tool.
 //!
 //! **Invariant:** a turn, which costs money, is sent only with `--yes` or after the user has confirmed it.
 
@@ -29,7 +29,7 @@ use url::Url;
 
 use crate::{exit::Exit, texts};
 
-/// The default timeout of a request, which is that of a step with an agent.
+/// The default timeout of a request, as of a step with an agent.
 const TIMEOUT: &str = "5m";
 /// The namespace under which this process caches what it learns about providers.
 const NAMESPACE: &str = "local";

@@ -98,7 +98,7 @@ fn collect_parameters(
     Ok(parameters)
 }
 
-/// Reads the arguments of a call, as strictly as those of a model.
+/// Reads the arguments of a call, as strictly as the arguments that a model gives.
 fn read_arguments(text: &str) -> Result<Map<String, Value>, Failure> {
     if let (Err(_), Err(why)) = (json::read(text), serde_json::from_str::<Value>(text)) {
         return Err(Failure::Usage(format!("--set {ARGUMENTS}: not JSON: {why}; write --set {ARGUMENTS}='{{…}}'")));

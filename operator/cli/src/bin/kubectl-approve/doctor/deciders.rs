@@ -274,7 +274,7 @@ mod tests {
             json!([{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"}, {"kind": "User", "name": "alice"}]),
         );
         assert_eq!(find_right_by_bindings(&users, &Subject::group("leads")), Right::Users(2));
-        // A name that is similar to that of a bound group still counts as a mistake.
+        // An approver whose name is similar to the name of a bound group still counts as misspelt.
         let mixed = grants(json!([{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "finance"}]));
         assert_eq!(find_right_by_bindings(&mixed, &Subject::group("leads")), Right::Users(1));
         assert_eq!(find_right_by_bindings(&mixed, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));

@@ -10,7 +10,7 @@ use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 use signoff_cli::sanitize::one_line;
 
-/// The roles and bindings of the cluster, and those of one namespace.
+/// The roles and bindings of the cluster, and the roles and bindings of one namespace.
 #[derive(Default)]
 pub struct Rbac {
     /// The namespace of `roles` and `bindings`.

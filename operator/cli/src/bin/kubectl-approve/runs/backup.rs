@@ -37,7 +37,7 @@ fn parse(text: &str) -> Result<Vec<Workflow>, String> {
     Ok(workflows)
 }
 
-/// Returns the run in the backup from which a run was restored: it has the same name, namespace, steps, inputs and
+/// Returns the run in the backup from which a run was restored. Both have the same name, namespace, steps, inputs and
 /// requester.
 ///
 /// # Errors

@@ -302,8 +302,8 @@ fn answer_commands(report: &RunReport<'_>, approval: &Approval, several: bool) -
     request.allowed_verdicts.iter().map(command).collect()
 }
 
-/// Returns the name for `--as`, or `None` if a decision of the command's own user would count. The name is that of an
-/// approver who has not decided, or else the placeholder `NAME`.
+/// Returns the name for `--as`, or `None` if a decision of the command's own user would count. The name of an approver
+/// who has not decided is preferred to the placeholder `NAME`.
 fn other_decider(report: &RunReport<'_>, approval: &Approval) -> Option<String> {
     barred(approval, report.decider)?;
     let users =

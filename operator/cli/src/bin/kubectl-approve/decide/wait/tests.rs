@@ -1,4 +1,4 @@
-//! Tests of a wait: the events after which it continues, and those that end it.
+//! Tests of a wait: the events after which the wait continues, and the events that end it.
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 use signoff_api::{Decision, Outcome, approval::ApprovalPhase};
