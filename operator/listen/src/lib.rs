@@ -28,7 +28,7 @@ use tokio::{
 };
 use tower::{Service, ServiceExt as _};
 
-use peers::{Peers, Waiting};
+use peers::{ConnectionProgress, Peers};
 use request::WholeBody;
 use stream::TimedStream;
 
@@ -102,9 +102,9 @@ pub async fn serve(listener: TcpListener, pages: Router, limits: Limits, ends: i
             accepted = accept(&listener, &places, &peers) => accepted,
         };
         let Some((stream, peer, place)) = accepted else { break };
-        let waiting = Arc::new(peers.begin(peer.ip(), place));
-        let service = TowerToHyperService::new(service(pages.clone(), peer, limits, Arc::clone(&waiting)));
-        let stream = TokioIo::new(TimedStream::new(stream, Arc::clone(&waiting), limits));
+        let progress = Arc::new(peers.register(peer.ip(), place));
+        let service = TowerToHyperService::new(build_service(pages.clone(), peer, limits, Arc::clone(&progress)));
+        let stream = TokioIo::new(TimedStream::new(stream, Arc::clone(&progress), limits));
         let connection = http1::Builder::new()
             // The stream measures the time instead.
             .header_read_timeout(None)
@@ -117,7 +117,7 @@ pub async fn serve(listener: TcpListener, pages: Router, limits: Limits, ends: i
                 ended = connection => if let Err(error) = ended {
                     tracing::debug!(%peer, %error, "a connection ended");
                 },
-                () = waiting.ended() => tracing::debug!(%peer, "closed: it waited for its peer, and another one needed its place"),
+                () = progress.wait_for_end() => tracing::debug!(%peer, "closed: it waited for its peer, and another one needed its place"),
             }
         });
     }
@@ -125,7 +125,8 @@ pub async fn serve(listener: TcpListener, pages: Router, limits: Limits, ends: i
     graceful.shutdown().await;
 }
 
-/// Waits for a connection, and then for a place for it. The places are never closed, so it never returns `None`.
+/// Waits for a connection, and then for a place for it. If the listener itself fails, ends the oldest waiting
+/// connection and tries again after [`PAUSE`]. Never returns `None`, because the places are never closed.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
@@ -133,7 +134,7 @@ async fn accept(
 ) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => return Some((stream, peer, place(places, peers).await?)),
+            Ok((stream, peer)) => return Some((stream, peer, acquire_place(places, peers).await?)),
             Err(error) if is_of_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "no connection can be accepted; it is tried again");
@@ -144,16 +145,16 @@ async fn accept(
     }
 }
 
-/// Waits for a place. Without a free place, a connection that waits for its peer ends.
-async fn place(places: &Arc<Semaphore>, peers: &Peers) -> Option<OwnedSemaphorePermit> {
+/// Acquires a place for a new connection. While no place is free, ends the oldest connection that waits for its peer.
+async fn acquire_place(places: &Arc<Semaphore>, peers: &Peers) -> Option<OwnedSemaphorePermit> {
     loop {
         if let Ok(place) = Arc::clone(places).try_acquire_owned() {
             return Some(place);
         }
-        let is_given = peers.end_oldest();
+        let has_ended_one = peers.end_oldest();
         tokio::select! {
             place = Arc::clone(places).acquire_owned() => return place.ok(),
-            () = peers.begun(), if !is_given => {}
+            () = peers.wait_for_another(), if !has_ended_one => {}
         }
     }
 }
@@ -164,46 +165,47 @@ fn is_of_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Returns the service of the pages for one connection: it bounds the time of each body, and closes or keeps the
-/// connection after each answer.
-fn service(
+/// Returns the service that serves the pages on one connection. The service gives handlers the address of the peer,
+/// bounds the time of each request body, and answers a late one with status 408. It sets `Connection: close` where no
+/// request can follow.
+fn build_service(
     pages: Router,
     peer: SocketAddr,
     limits: Limits,
-    waiting: Arc<Waiting>,
+    progress: Arc<ConnectionProgress>,
 ) -> impl Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone {
-    let answered = Arc::clone(&waiting);
+    let progress_of_answers = Arc::clone(&progress);
     let pages = pages.map_request(move |request: Request<Incoming>| {
-        let body = |body| Body::new(WholeBody::new(body, limits.body, Arc::clone(&waiting)));
+        let body = |body| Body::new(WholeBody::new(body, limits.body, Arc::clone(&progress)));
         let mut request = request.map(body);
         request.extensions_mut().insert(ConnectInfo(peer));
         request
     });
     pages.map_response(move |mut response: Response| {
-        if answered.take_late() {
+        if progress_of_answers.take_body_late() {
             *response.status_mut() = StatusCode::REQUEST_TIMEOUT;
         }
-        if !keeps(&answered, &response) {
+        if !note_answer(&progress_of_answers, &response) {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     })
 }
 
-/// Notes the answer of a connection: a stream of events gives its place back, and after any other answer the connection
-/// waits for its peer again. Returns whether another request can follow.
-fn keeps(waiting: &Waiting, response: &Response) -> bool {
-    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
-        waiting.leave();
+/// Updates the progress of a connection after an answer: a stream of events frees the place of the connection, and after
+/// any other answer the connection waits for its peer again. Returns whether another request can follow.
+fn note_answer(progress: &ConnectionProgress, response: &Response) -> bool {
+    let content_type = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if content_type.is_some_and(|value| value.starts_with(b"text/event-stream")) {
+        progress.free_place();
         return false;
     }
-    // The end of an answer without a length is not known here, so no request follows it.
+    // The end of an answer without a length is not known here, so no request follows such an answer.
     if response.body().size_hint().exact().is_none() || response.status() == StatusCode::REQUEST_TIMEOUT {
-        waiting.answered();
+        progress.count_until_read();
         return false;
     }
-    waiting.again()
+    progress.count_for_next_request()
 }
 
 #[cfg(test)]

@@ -14,17 +14,18 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::Limits;
 
-/// All connections that wait for their peers. Their number is bounded by that of all connections.
+/// The connections that wait for their peers, by peer. [`Limits::connections`] bounds their number.
 pub(crate) struct Peers {
-    most: usize,
-    waiting: Mutex<All>,
+    /// The value of [`Limits::waiting_of_peer`], at least 1.
+    max_per_peer: usize,
+    waiting: Mutex<WaitingConnections>,
     /// Notified when one more connection waits.
-    begun: Notify,
+    another_waits: Notify,
 }
 
 #[derive(Default)]
-struct All {
-    next: u64,
+struct WaitingConnections {
+    next_number: u64,
     /// The connections by peer, and then by a number that grows in the order in which they began to wait.
     peers: HashMap<IpAddr, BTreeMap<u64, Entry>>,
 }
@@ -35,27 +36,29 @@ struct Entry {
     end: Arc<Notify>,
 }
 
-impl All {
-    fn shared(&self, peer: IpAddr) -> impl Iterator<Item = u64> {
+impl WaitingConnections {
+    /// Returns the numbers of the peer's connections that count towards [`Limits::waiting_of_peer`], oldest first.
+    fn shared_numbers(&self, peer: IpAddr) -> impl Iterator<Item = u64> {
         self.peers.get(&peer).into_iter().flatten().filter(|(_, entry)| entry.is_shared).map(|(number, _)| *number)
     }
 
     fn insert(&mut self, peer: IpAddr, entry: Entry) -> u64 {
-        let number = self.next;
-        self.next += 1;
+        let number = self.next_number;
+        self.next_number += 1;
         self.peers.entry(peer).or_default().insert(number, entry);
         number
     }
 
     fn remove(&mut self, peer: IpAddr, number: u64) -> Option<Entry> {
-        let own = self.peers.get_mut(&peer)?;
-        let entry = own.remove(&number);
-        if own.is_empty() {
+        let connections = self.peers.get_mut(&peer)?;
+        let entry = connections.remove(&number);
+        if connections.is_empty() {
             self.peers.remove(&peer);
         }
         entry
     }
 
+    /// Ends a connection, and no longer counts it.
     fn end(&mut self, peer: IpAddr, number: u64) {
         if let Some(entry) = self.remove(peer, number) {
             entry.end.notify_one();
@@ -65,41 +68,44 @@ impl All {
 
 impl Peers {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { most: limits.waiting_of_peer.max(1), waiting: Mutex::default(), begun: Notify::new() }
+        Self { max_per_peer: limits.waiting_of_peer.max(1), waiting: Mutex::default(), another_waits: Notify::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, All> {
+    fn lock(&self) -> MutexGuard<'_, WaitingConnections> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new connection of a peer. If the peer then has too many, its oldest connection ends.
-    pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr, place: OwnedSemaphorePermit) -> Waiting {
+    /// Counts a new connection of a peer. First ends the peer's oldest connections, so that the peer has at most
+    /// [`Limits::waiting_of_peer`] with the new one.
+    pub(crate) fn register(self: &Arc<Self>, peer: IpAddr, place: OwnedSemaphorePermit) -> ConnectionProgress {
         let (peer, end) = (network(peer), Arc::new(Notify::new()));
-        let mut all = self.lock();
-        let own: Vec<_> = all.shared(peer).collect();
-        for oldest in own.iter().take((own.len() + 1).saturating_sub(self.most)) {
-            all.end(peer, *oldest);
+        let mut waiting = self.lock();
+        let numbers: Vec<_> = waiting.shared_numbers(peer).collect();
+        for oldest in numbers.iter().take((numbers.len() + 1).saturating_sub(self.max_per_peer)) {
+            waiting.end(peer, *oldest);
         }
-        let number = all.insert(peer, Entry { is_shared: true, end: Arc::clone(&end) });
-        drop(all);
-        self.begun.notify_one();
-        let counted = Counted { peers: Arc::clone(self), peer, number };
-        let state = State { counted: Some(counted), heads: 1, awaits_head: true, is_late: false, place: Some(place) };
-        Waiting { peers: Arc::clone(self), peer, end, state: Mutex::new(state) }
+        let number = waiting.insert(peer, Entry { is_shared: true, end: Arc::clone(&end) });
+        drop(waiting);
+        self.another_waits.notify_one();
+        let count = CountGuard { peers: Arc::clone(self), peer, number };
+        let state = State { count: Some(count), heads: 1, awaits_head: true, is_body_late: false, place: Some(place) };
+        ConnectionProgress { peers: Arc::clone(self), peer, end, state: Mutex::new(state) }
     }
 
     /// Ends the oldest connection of the peer that has the most connections. Returns whether there was one.
     pub(crate) fn end_oldest(&self) -> bool {
-        let mut all = self.lock();
-        let each = all.peers.iter().filter_map(|(peer, own)| Some((own.len(), Reverse(*own.keys().next()?), *peer)));
-        let Some((_, Reverse(number), peer)) = each.max() else { return false };
-        all.end(peer, number);
+        let mut waiting = self.lock();
+        let counts = waiting.peers.iter().filter_map(|(peer, connections)| {
+            Some((connections.len(), Reverse(*connections.keys().next()?), *peer))
+        });
+        let Some((_, Reverse(oldest), peer)) = counts.max() else { return false };
+        waiting.end(peer, oldest);
         true
     }
 
     /// Waits until one more connection waits for its peer.
-    pub(crate) async fn begun(&self) {
-        self.begun.notified().await;
+    pub(crate) async fn wait_for_another(&self) {
+        self.another_waits.notified().await;
     }
 }
 
@@ -112,8 +118,8 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The progress of a connection.
-pub(crate) struct Waiting {
+/// The state of one connection: its place, and whether it waits for its peer.
+pub(crate) struct ConnectionProgress {
     peers: Arc<Peers>,
     peer: IpAddr,
     end: Arc<Notify>,
@@ -121,88 +127,94 @@ pub(crate) struct Waiting {
 }
 
 struct State {
-    counted: Option<Counted>,
-    /// The number of heads that it has waited for, the current one included.
+    /// Present while the connection waits for its peer, except for the rest of a body: [`crate::request::WholeBody`]
+    /// holds the guard then.
+    count: Option<CountGuard>,
+    /// The number of heads that the connection has waited for, the current one included.
     heads: u64,
     awaits_head: bool,
-    is_late: bool,
+    /// Whether the body of the current request was not whole in time.
+    is_body_late: bool,
+    /// `None` once the answer is a stream of events.
     place: Option<OwnedSemaphorePermit>,
 }
 
-impl Waiting {
+impl ConnectionProgress {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until this connection must end because another one needs its place.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_for_end(&self) {
         self.end.notified().await;
     }
 
     /// Returns the number of the head that the connection waits for, from 1, or `None`.
-    pub(crate) fn head(&self) -> Option<u64> {
+    pub(crate) fn awaited_head(&self) -> Option<u64> {
         let state = self.lock();
         state.awaits_head.then_some(state.heads)
     }
 
     /// Takes the count of the connection, because the head of its request has arrived.
-    pub(crate) fn take(&self) -> Option<Counted> {
+    pub(crate) fn take_count(&self) -> Option<CountGuard> {
         let mut state = self.lock();
         state.awaits_head = false;
-        state.counted.take()
+        state.count.take()
     }
 
     /// Notes that the body of a request was not whole in time.
-    pub(crate) fn set_late(&self) {
-        self.lock().is_late = true;
+    pub(crate) fn set_body_late(&self) {
+        self.lock().is_body_late = true;
     }
 
-    /// Returns whether the body of a request was not whole in time, and forgets it.
-    pub(crate) fn take_late(&self) -> bool {
-        std::mem::take(&mut self.lock().is_late)
+    /// Returns whether the body of the current request was not whole in time, and clears the flag.
+    pub(crate) fn take_body_late(&self) -> bool {
+        std::mem::take(&mut self.lock().is_body_late)
     }
 
     /// Counts the connection again while its peer reads the answer: it can end if another connection needs its place.
-    pub(crate) fn answered(&self) {
+    pub(crate) fn count_until_read(&self) {
         self.count(false);
     }
 
-    /// Counts the connection again, as [`Self::answered`]. Returns whether it can wait for another request: connections
-    /// that are kept for one are at most half of [`Limits::waiting_of_peer`].
-    pub(crate) fn again(&self) -> bool {
-        let has_room = self.peers.lock().shared(self.peer).count() < self.peers.most.div_ceil(2);
+    /// Counts the connection again after an answer. Returns whether it can wait for another request: at most half of
+    /// [`Limits::waiting_of_peer`] connections are kept for one.
+    pub(crate) fn count_for_next_request(&self) -> bool {
+        let has_room = self.peers.lock().shared_numbers(self.peer).count() < self.peers.max_per_peer.div_ceil(2);
         self.count(has_room);
         has_room
     }
 
+    /// Counts the connection as waiting for its peer. `is_shared`: also for the head of another request.
     fn count(&self, is_shared: bool) {
         let entry = Entry { is_shared, end: Arc::clone(&self.end) };
         let number = self.peers.lock().insert(self.peer, entry);
-        let counted = Counted { peers: Arc::clone(&self.peers), peer: self.peer, number };
-        self.peers.begun.notify_one();
+        let count = CountGuard { peers: Arc::clone(&self.peers), peer: self.peer, number };
+        self.peers.another_waits.notify_one();
         let mut state = self.lock();
         state.awaits_head = is_shared;
         state.heads += u64::from(is_shared);
-        let before = state.counted.replace(counted);
+        let previous = state.count.replace(count);
+        // The drop of a guard locks the peers.
         drop(state);
-        drop(before);
+        drop(previous);
     }
 
-    /// Gives back the place of the connection, because its answer is a stream of events, and the handler of the stream
-    /// bounds those.
-    pub(crate) fn leave(&self) {
+    /// Frees the place of the connection, because its answer is a stream of events. The handler of the stream bounds the
+    /// number of streams.
+    pub(crate) fn free_place(&self) {
         drop(self.lock().place.take());
     }
 }
 
-/// The count of one connection that waits. Dropping it removes the connection from [`Peers`].
-pub(crate) struct Counted {
+/// Counts one waiting connection in [`Peers`] until it is dropped.
+pub(crate) struct CountGuard {
     peers: Arc<Peers>,
     peer: IpAddr,
     number: u64,
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         self.peers.lock().remove(self.peer, self.number);
     }
@@ -227,25 +239,25 @@ mod tests {
             Self { peers, places: Arc::new(Semaphore::new(100)) }
         }
 
-        fn begin(&self, address: &str) -> Waiting {
+        fn register(&self, address: &str) -> ConnectionProgress {
             let place = Arc::clone(&self.places).try_acquire_owned().unwrap();
-            self.peers.begin(address.parse().unwrap(), place)
+            self.peers.register(address.parse().unwrap(), place)
         }
     }
 
-    fn is_ended(waiting: &Waiting) -> bool {
-        waiting.ended().now_or_never().is_some()
+    fn is_ended(progress: &ConnectionProgress) -> bool {
+        progress.wait_for_end().now_or_never().is_some()
     }
 
     #[test]
     fn oldest_connection_of_a_network_ends_first() {
         let world = World::new(2);
-        let first = world.begin("2001:db8::1");
-        let (second, other) = (world.begin("2001:db8::ffff"), world.begin("2001:db8:0:1::1"));
+        let first = world.register("2001:db8::1");
+        let (second, other) = (world.register("2001:db8::ffff"), world.register("2001:db8:0:1::1"));
         assert!(!is_ended(&first));
-        let third = world.begin("2001:db8::2");
+        let third = world.register("2001:db8::2");
         assert!(is_ended(&first) && !is_ended(&second) && !is_ended(&third) && !is_ended(&other));
-        let mapped = [world.begin("192.0.2.1"), world.begin("::ffff:192.0.2.1"), world.begin("192.0.2.1")];
+        let mapped = [world.register("192.0.2.1"), world.register("::ffff:192.0.2.1"), world.register("192.0.2.1")];
         assert!(is_ended(&mapped[0]) && !is_ended(&mapped[1]) && !is_ended(&mapped[2]));
         drop((first, second, third, other, mapped));
         assert!(world.peers.lock().peers.is_empty(), "nothing is kept");
@@ -254,30 +266,30 @@ mod tests {
     #[test]
     fn complete_request_does_not_count_and_idle_ones_are_half_a_share() {
         let world = World::new(2);
-        let whole = world.begin("192.0.2.1");
-        drop(whole.take());
-        assert_eq!(whole.head(), None);
-        let two = [world.begin("192.0.2.1"), world.begin("192.0.2.1")];
-        assert!(!is_ended(&whole) && !is_ended(&two[0]));
-        assert!(!whole.again(), "two wait already");
-        assert_eq!(whole.head(), None);
+        let complete = world.register("192.0.2.1");
+        drop(complete.take_count());
+        assert_eq!(complete.awaited_head(), None);
+        let two = [world.register("192.0.2.1"), world.register("192.0.2.1")];
+        assert!(!is_ended(&complete) && !is_ended(&two[0]));
+        assert!(!complete.count_for_next_request(), "two wait already");
+        assert_eq!(complete.awaited_head(), None);
         drop(two);
-        assert!(whole.again());
-        assert_eq!(whole.head(), Some(2));
+        assert!(complete.count_for_next_request());
+        assert_eq!(complete.awaited_head(), Some(2));
     }
 
     #[test]
     fn oldest_connection_of_the_largest_peer_ends_if_all_are_taken() {
         let world = World::new(9);
-        let (served, reads) = (world.begin("192.0.2.3"), world.begin("192.0.2.2"));
-        let (old, many) = (world.begin("192.0.2.1"), [world.begin("192.0.2.9"), world.begin("192.0.2.9")]);
-        drop(served.take());
-        drop(reads.take());
-        reads.answered();
-        let each = [&served, &reads, &old, &many[0], &many[1]];
+        let (served, reading) = (world.register("192.0.2.3"), world.register("192.0.2.2"));
+        let (old, many) = (world.register("192.0.2.1"), [world.register("192.0.2.9"), world.register("192.0.2.9")]);
+        drop(served.take_count());
+        drop(reading.take_count());
+        reading.count_until_read();
+        let connections = [&served, &reading, &old, &many[0], &many[1]];
         for ended in [3, 2, 4, 1] {
             assert!(world.peers.end_oldest());
-            assert_eq!(each.iter().position(|one| is_ended(one)), Some(ended));
+            assert_eq!(connections.iter().position(|connection| is_ended(connection)), Some(ended));
         }
         assert!(!world.peers.end_oldest());
     }
@@ -285,9 +297,9 @@ mod tests {
     #[test]
     fn stream_frees_its_place() {
         let world = World::new(2);
-        let stream = world.begin("192.0.2.1");
+        let stream = world.register("192.0.2.1");
         assert_eq!(world.places.available_permits(), 99);
-        stream.leave();
+        stream.free_place();
         assert_eq!(world.places.available_permits(), 100);
     }
 }

@@ -13,21 +13,21 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Sleep, sleep};
 
-use crate::peers::{Counted, Waiting};
+use crate::peers::{ConnectionProgress, CountGuard};
 
 /// A body that ends with an error if it is not whole in time.
 pub(crate) struct WholeBody {
     body: Incoming,
-    late: Pin<Box<Sleep>>,
+    deadline: Pin<Box<Sleep>>,
     /// The count of the connection, until the body is whole or its handler drops it.
-    counted: Option<Counted>,
-    waiting: Arc<Waiting>,
+    count: Option<CountGuard>,
+    progress: Arc<ConnectionProgress>,
 }
 
 impl WholeBody {
-    pub(crate) fn new(body: Incoming, within: Duration, waiting: Arc<Waiting>) -> Self {
-        let counted = waiting.take().filter(|_| !body.is_end_stream());
-        Self { body, late: Box::pin(sleep(within)), counted, waiting }
+    pub(crate) fn new(body: Incoming, within: Duration, progress: Arc<ConnectionProgress>) -> Self {
+        let count = progress.take_count().filter(|_| !body.is_end_stream());
+        Self { body, deadline: Box::pin(sleep(within)), count, progress }
     }
 }
 
@@ -42,18 +42,18 @@ impl Body for WholeBody {
         let this = &mut *self;
         match Pin::new(&mut this.body).poll_frame(context) {
             Poll::Ready(None) => {
-                this.counted = None;
+                this.count = None;
                 Poll::Ready(None)
             }
             Poll::Ready(Some(frame)) => {
                 if this.body.is_end_stream() {
-                    this.counted = None;
+                    this.count = None;
                 }
                 Poll::Ready(Some(frame.map_err(Into::into)))
             }
-            Poll::Pending => match this.late.as_mut().poll(context) {
+            Poll::Pending => match this.deadline.as_mut().poll(context) {
                 Poll::Ready(()) => {
-                    this.waiting.set_late();
+                    this.progress.set_body_late();
                     let error =
                         io::Error::new(io::ErrorKind::TimedOut, "the body of the request was not whole in time");
                     Poll::Ready(Some(Err(error.into())))
