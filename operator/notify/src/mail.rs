@@ -27,7 +27,7 @@ use crate::channel::{Channel, MessageHandle, Recipient, SendError};
 use crate::config::SmtpConfig;
 use crate::notice::Notice;
 use crate::secret_file::read_secret;
-use crate::text::{DETAILS, OPEN, Rendering, Wording};
+use crate::text::{DETAILS_LABEL, LINK_LABEL, Rendering, Wording};
 
 use stream::ConnectError;
 
@@ -238,10 +238,10 @@ fn message(notice: &Notice, from: &Mailbox, to: &str, thread: Option<&str>) -> R
 fn body(notice: &Notice, words: &Wording) -> String {
     let mut body = format!("{}\n\n{}\n", words.title, words.lines());
     if let Some(link) = &notice.link {
-        body.push_str(&format!("\n{OPEN}: {link}\n"));
+        body.push_str(&format!("\n{LINK_LABEL}: {link}\n"));
     }
     if let Some(details) = &words.details {
-        body.push_str(&format!("\n{DETAILS}\n"));
+        body.push_str(&format!("\n{DETAILS_LABEL}\n"));
         for line in details.lines() {
             body.push_str(&format!("{MARGIN}{line}\n"));
         }

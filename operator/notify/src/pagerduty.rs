@@ -11,7 +11,7 @@ use crate::config::PagerDutyConfig;
 use crate::notice::{Notice, NoticeEvent};
 use crate::post::Post;
 use crate::secret_file::read_secret;
-use crate::text::{OPEN, Rendering, Wording, harmless_line};
+use crate::text::{LINK_LABEL, Rendering, Wording, escape_line};
 
 /// The URL of the Events API. Accounts in the EU service region have another one.
 pub(crate) const API: &str = "https://events.pagerduty.com/v2/enqueue";
@@ -52,7 +52,7 @@ impl Channel for PagerDutyChannel {
         _to: &Recipient,
         _earlier: Option<&MessageHandle>,
     ) -> Result<Option<MessageHandle>, SendError> {
-        let Some(event) = event(notice) else { return Ok(None) };
+        let Some(event) = render_event(notice) else { return Ok(None) };
         let key = read_secret(&self.settings.routing_key_file).await?;
         let mut body = Map::new();
         body.insert("routing_key".to_owned(), key.expose_secret().into());
@@ -64,9 +64,9 @@ impl Channel for PagerDutyChannel {
     }
 }
 
-/// Returns the event of a notice without the routing key. For a voided vote and the end of a run there is no event: the
-/// person on call has nothing to do, and an incident about the end of a run would never be resolved.
-fn event(notice: &Notice) -> Option<Map<String, Value>> {
+/// Returns the event of a notice without the routing key; or `None` for a voided vote and for the end of a run. They
+/// demand nothing of the person on call, and an incident about the end of a run would never be resolved.
+fn render_event(notice: &Notice) -> Option<Map<String, Value>> {
     let is_open = match notice.event {
         NoticeEvent::Asked | NoticeEvent::Reminded | NoticeEvent::Escalated => true,
         NoticeEvent::Taken => false,
@@ -85,15 +85,15 @@ fn event(notice: &Notice) -> Option<Map<String, Value>> {
     facts.extend(words.details.map(|details| ("Text of the request".to_owned(), details.into())));
     let payload = json!({
         // The title is already escaped. Here it is only cut to the length that PagerDuty allows.
-        "summary": harmless_line(&words.title, Rendering::Chat, SUMMARY_UNITS),
-        "source": harmless_line(&notice.namespace, Rendering::Chat, SUMMARY_UNITS),
+        "summary": escape_line(&words.title, Rendering::Chat, SUMMARY_UNITS),
+        "source": escape_line(&notice.namespace, Rendering::Chat, SUMMARY_UNITS),
         "severity": "warning",
         "timestamp": notice.at,
         "component": "signoff",
         "custom_details": facts,
     });
     event.insert("payload".to_owned(), payload);
-    let links: Vec<Value> = notice.link.iter().map(|link| json!({"href": link, "text": OPEN})).collect();
+    let links: Vec<Value> = notice.link.iter().map(|link| json!({"href": link, "text": LINK_LABEL})).collect();
     event.insert("links".to_owned(), links.into());
     Some(event)
 }

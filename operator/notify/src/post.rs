@@ -1,8 +1,8 @@
 //! One POST request of a channel, sent with the executor's HTTP client. The client checks every address before it
 //! connects, and follows no redirect.
 //!
-//! **Invariant:** no error contains a message of the client: such a message contains the URL, and the URL of a webhook
-//! is a secret.
+//! **Invariant:** no error contains a message of the HTTP client, because such a message contains the URL, and the URL
+//! of a webhook is a secret.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Post {
     /// The request failed, or the receiver refused it.
     pub(crate) async fn send(self, http: &dyn Http) -> Result<HttpReply, SendError> {
         let service = self.service;
-        http.call(self.request()).await.map_err(|error| delivery_failure(service, &error))
+        http.call(self.request()).await.map_err(|error| send_error(service, &error))
     }
 
     /// Sends the request, and ignores the body of the answer. An answer that is too long counts as delivered: the
@@ -42,7 +42,7 @@ impl Post {
         match http.call(self.request()).await {
             Ok(_) => Ok(()),
             Err(error) if error.class == ErrorClass::TooLarge => Ok(()),
-            Err(error) => Err(delivery_failure(service, &error)),
+            Err(error) => Err(send_error(service, &error)),
         }
     }
 
@@ -59,8 +59,9 @@ impl Post {
     }
 }
 
-/// Returns the failure of a delivery. Only an answer of the receiver can be final; all other causes can be corrected.
-fn delivery_failure(service: &str, error: &CallError) -> SendError {
+/// Returns the error of a failed request. Only an answer of the receiver is final, because an administrator can correct
+/// any other cause.
+fn send_error(service: &str, error: &CallError) -> SendError {
     let later = |why: &str| SendError::Later { why: format!("{service}: {why}"), after: error.retry_after };
     let dead = |why: &str| SendError::Dead { why: format!("{service}: {why}") };
     match error.class {
@@ -113,12 +114,12 @@ mod tests {
             for class in classes {
                 let wait = Some(Duration::from_secs(7));
                 let error = CallError { retry_after: wait, ..CallError::new(*class, true, format!("POST {secret}")) };
-                let failed = delivery_failure("webhook", &error);
+                let error = send_error("webhook", &error);
                 assert!(
-                    !format!("{failed:?}").contains("SECRET") && !format!("{failed:?}").contains("://"),
-                    "{failed:?}"
+                    !format!("{error:?}").contains("SECRET") && !format!("{error:?}").contains("://"),
+                    "{error:?}"
                 );
-                match failed {
+                match error {
                     SendError::Dead { .. } => assert!(is_dead, "{class:?}"),
                     SendError::Later { after, .. } => assert!(!is_dead && after == wait, "{class:?}"),
                 }

@@ -20,7 +20,7 @@ use crate::notice::{Notice, NoticeEvent};
 use crate::post::Post;
 use crate::queue::LONGEST_PAUSE;
 use crate::secret_file::read_secret;
-use crate::text::{DETAILS, OPEN, Rendering, Wording};
+use crate::text::{DETAILS_LABEL, LINK_LABEL, Rendering, Wording};
 
 /// The base URL of Slack's methods.
 pub(crate) const API: &str = "https://slack.com/api";
@@ -41,8 +41,8 @@ pub struct SlackChannel {
     api: String,
     /// The results of look-ups, by the address of the person.
     look_ups: Mutex<LruCache<String, LookUp>>,
-    /// The time until which Slack asked to wait with look-ups. Slack has a rate limit for each method, so other
-    /// requests do not wait.
+    /// The time from which look-ups are allowed again, after Slack asked to wait. Slack has a rate limit for each
+    /// method, so other requests do not wait.
     look_ups_from: Mutex<Option<Instant>>,
 }
 
@@ -137,46 +137,57 @@ impl SlackChannel {
         ];
         let post = Post { service: "Slack", url: format!("{}/{method}", self.api), headers, body };
         let reply = post.send(self.http.as_ref()).await.map_err(SlackFailure::NotAnswered)?;
-        let answer: Value = serde_json::from_str(&reply.body).map_err(|_| not_understood())?;
+        let answer: Value = serde_json::from_str(&reply.body).map_err(|_| unreadable_answer())?;
         match (answer.get("ok").and_then(Value::as_bool), answer.get("error").and_then(Value::as_str)) {
             (Some(true), _) => Ok(answer),
             (Some(false), Some(code)) => Err(SlackFailure::Code(code.to_owned())),
-            _ => Err(not_understood()),
+            _ => Err(unreadable_answer()),
         }
     }
 
-    /// Returns the id of the conversation with a person. `person`: a mail address or the id of a member.
-    async fn conversation(&self, token: &SecretText, person: &str) -> Result<String, SlackFailure> {
-        match self.look_ups().get(person) {
-            Some(LookUp::Conversation(known)) => return Ok(known.clone()),
-            Some(LookUp::Unknown { code, until }) if Instant::now() < *until => {
-                return Err(SlackFailure::Code(code.clone()));
-            }
-            Some(LookUp::Unknown { .. }) | None => {}
+    /// Returns the id of the conversation with a person: a remembered id, or the result of a look-up, which is then
+    /// remembered. While Slack limits look-ups, only remembered ids are returned. `person`: a mail address or the id of
+    /// a member.
+    async fn find_conversation(&self, token: &SecretText, person: &str) -> Result<String, SlackFailure> {
+        if let Some(remembered) = self.remembered_look_up(person) {
+            return remembered;
         }
         if self.look_ups_from().is_some_and(|from| Instant::now() < from) {
             let why = "Slack: it answered 429 to looking persons up; write their member ids into the file of people";
             return Err(SlackFailure::NotAnswered(SendError::Later { why: why.to_owned(), after: None }));
         }
-        let mut found = self.look_up(token, person).await;
-        if let Err(SlackFailure::NotAnswered(SendError::Later { after, .. })) = &mut found
+        let mut result = self.look_up(token, person).await;
+        if let Err(SlackFailure::NotAnswered(SendError::Later { after, .. })) = &mut result
             && let Some(wait) = after.take()
         {
             *self.look_ups_from() = Some(Instant::now() + wait.min(LONGEST_PAUSE));
         }
-        let result = match &found {
-            Ok(conversation) => Some(LookUp::Conversation(conversation.clone())),
-            Err(SlackFailure::Code(code)) if is_of_no_person(code) => {
-                Some(LookUp::Unknown { code: code.clone(), until: Instant::now() + UNKNOWN_FOR })
-            }
-            Err(SlackFailure::Code(_) | SlackFailure::NotAnswered(_)) => None,
-        };
-        if let Some(result) = result {
-            self.look_ups().put(person.to_owned(), result);
-        }
-        found
+        self.remember_look_up(person, &result);
+        result
     }
 
+    /// Returns the remembered result of looking a person up; or `None` if there is none, or if it is no longer valid.
+    fn remembered_look_up(&self, person: &str) -> Option<Result<String, SlackFailure>> {
+        match self.look_ups().get(person)? {
+            LookUp::Conversation(conversation) => Some(Ok(conversation.clone())),
+            LookUp::Unknown { code, until } if Instant::now() < *until => Some(Err(SlackFailure::Code(code.clone()))),
+            LookUp::Unknown { .. } => None,
+        }
+    }
+
+    /// Remembers the result of looking a person up, unless it is a failure that does not concern the person.
+    fn remember_look_up(&self, person: &str, result: &Result<String, SlackFailure>) {
+        let look_up = match result {
+            Ok(conversation) => LookUp::Conversation(conversation.clone()),
+            Err(SlackFailure::Code(code)) if is_unknown_person(code) => {
+                LookUp::Unknown { code: code.clone(), until: Instant::now() + UNKNOWN_FOR }
+            }
+            Err(SlackFailure::Code(_) | SlackFailure::NotAnswered(_)) => return,
+        };
+        self.look_ups().put(person.to_owned(), look_up);
+    }
+
+    /// Asks Slack for the id of the conversation with a person. Opens the conversation if there is none.
     async fn look_up(&self, token: &SecretText, person: &str) -> Result<String, SlackFailure> {
         let user = if person.contains('@') {
             let answer = self.call(token, "users.lookupByEmail", MethodArguments::Form("email", person)).await?;
@@ -187,7 +198,7 @@ impl SlackChannel {
         let user = user.ok_or_else(|| SlackFailure::Code("user_not_found".to_owned()))?;
         let answer = self.call(token, "conversations.open", MethodArguments::Json(json!({"users": user}))).await?;
         let conversation = answer.pointer("/channel/id").and_then(Value::as_str).and_then(slack_id);
-        conversation.ok_or_else(not_understood)
+        conversation.ok_or_else(unreadable_answer)
     }
 
     fn look_ups_from(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
@@ -207,7 +218,7 @@ impl SlackChannel {
         conversation: &str,
         thread: Option<&SlackMessage>,
     ) -> Result<Option<MessageHandle>, SlackFailure> {
-        let mut body = message(notice, conversation);
+        let mut body = message_arguments(notice, conversation);
         if let (Some(thread), Some(fields)) = (thread, body.as_object_mut()) {
             fields.insert("thread_ts".to_owned(), thread.ts.as_str().into());
             fields.insert("reply_broadcast".to_owned(), true.into());
@@ -216,13 +227,13 @@ impl SlackChannel {
         Ok(SlackMessage::from_answer(&answer).map(|message| message.handle()))
     }
 
-    /// Reports a further event about the object of an earlier message: an outcome replaces the text of the message, and
-    /// any other event is posted as an answer.
-    async fn follow(&self, token: &SecretText, notice: &Notice, earlier: &SlackMessage) -> Result<(), SlackFailure> {
+    /// Reports a further event about the object of an earlier message. An outcome replaces the text of the message. Any
+    /// other event is posted as an answer to the message.
+    async fn follow_up(&self, token: &SecretText, notice: &Notice, earlier: &SlackMessage) -> Result<(), SlackFailure> {
         if notice.event != NoticeEvent::Taken {
             return self.post(token, notice, &earlier.conversation, Some(earlier)).await.map(|_| ());
         }
-        let mut body = message(notice, &earlier.conversation);
+        let mut body = message_arguments(notice, &earlier.conversation);
         if let Some(fields) = body.as_object_mut() {
             fields.insert("ts".to_owned(), earlier.ts.as_str().into());
         }
@@ -246,10 +257,10 @@ impl Channel for SlackChannel {
     ) -> Result<Option<MessageHandle>, SendError> {
         let token = read_secret(&self.settings.token_file).await?;
         if let Some(earlier) = earlier.and_then(SlackMessage::from_handle) {
-            match self.follow(&token, notice, &earlier).await {
+            match self.follow_up(&token, notice, &earlier).await {
                 Ok(()) => return Ok(Some(earlier.handle())),
                 // The message was deleted, or is too old to be edited. A new message is posted.
-                Err(SlackFailure::Code(code)) if is_of_a_lost_message(&code) => {}
+                Err(SlackFailure::Code(code)) if is_lost_message(&code) => {}
                 Err(failure) => return Err(failure.into()),
             }
         }
@@ -259,25 +270,25 @@ impl Channel for SlackChannel {
                 let why = "Slack: the channel sends no direct messages (directMessages)".to_owned();
                 return Err(SendError::Dead { why });
             }
-            Recipient::Person(person) => self.conversation(&token, person).await?,
+            Recipient::Person(person) => self.find_conversation(&token, person).await?,
         };
         self.post(&token, notice, &conversation, None).await.map_err(SendError::from)
     }
 }
 
-/// Returns the arguments of `chat.postMessage`. Untrusted text is in plain-text blocks, and the link is an element of
-/// its own.
-fn message(notice: &Notice, conversation: &str) -> Value {
+/// Returns the arguments of `chat.postMessage` and `chat.update`. Untrusted text is only in plain-text blocks, and the
+/// link is a separate element.
+fn message_arguments(notice: &Notice, conversation: &str) -> Value {
     let words = Wording::new(notice, Rendering::Chat, DETAILS_UNITS);
     let section = |text: &str| json!({"type": "section", "text": {"type": "plain_text", "text": text, "emoji": false}});
     let lines = words.lines();
     let details = words.details.as_deref().filter(|details| !details.is_empty());
     // Slack refuses a block without text.
-    let shown = [Some(words.title.as_str()), Some(lines.as_str()).filter(|lines| !lines.is_empty())];
-    let shown = shown.into_iter().chain([details.map(|_| DETAILS), details]);
-    let mut blocks: Vec<Value> = shown.flatten().map(section).collect();
+    let title_and_facts = [Some(words.title.as_str()), Some(lines.as_str()).filter(|lines| !lines.is_empty())];
+    let texts = title_and_facts.into_iter().chain([details.map(|_| DETAILS_LABEL), details]);
+    let mut blocks: Vec<Value> = texts.flatten().map(section).collect();
     if let Some(link) = &notice.link {
-        let link = json!({"type": "link", "url": link, "text": OPEN});
+        let link = json!({"type": "link", "url": link, "text": LINK_LABEL});
         blocks.push(json!({"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [link]}]}));
     }
     json!({
@@ -295,19 +306,20 @@ fn message(notice: &Notice, conversation: &str) -> Value {
     })
 }
 
-fn not_understood() -> SlackFailure {
+/// Returns the failure for an answer that is not one of Slack's API.
+fn unreadable_answer() -> SlackFailure {
     SlackFailure::NotAnswered(SendError::Later { why: "Slack: its answer was not understood".to_owned(), after: None })
 }
 
 /// Whether a code means that an earlier message no longer exists, or cannot be edited or answered.
-fn is_of_a_lost_message(code: &str) -> bool {
-    let of_the_message = ["message_not_found", "thread_not_found", "cant_update_message", "edit_window_closed"];
-    let of_its_conversation = ["cannot_reply_to_message", "is_archived", "channel_not_found", "not_in_channel"];
-    of_the_message.contains(&code) || of_its_conversation.contains(&code)
+fn is_lost_message(code: &str) -> bool {
+    let message_codes = ["message_not_found", "thread_not_found", "cant_update_message", "edit_window_closed"];
+    let conversation_codes = ["cannot_reply_to_message", "is_archived", "channel_not_found", "not_in_channel"];
+    message_codes.contains(&code) || conversation_codes.contains(&code)
 }
 
 /// Whether a code means that a person does not exist or cannot be written to.
-fn is_of_no_person(code: &str) -> bool {
+fn is_unknown_person(code: &str) -> bool {
     ["users_not_found", "user_not_found", "user_disabled", "cannot_dm_bot"].contains(&code)
 }
 
@@ -315,13 +327,14 @@ impl From<SlackFailure> for SendError {
     fn from(failure: SlackFailure) -> Self {
         match failure {
             SlackFailure::NotAnswered(error) => error,
-            SlackFailure::Code(code) => of_code(&code),
+            SlackFailure::Code(code) => send_error_of_code(&code),
         }
     }
 }
 
-/// Returns the failure that a code means. A code that is not listed is final, like an answer with status 4xx.
-fn of_code(code: &str) -> SendError {
+/// Returns the error that a code of Slack means: `Later` for a temporary failure, and `Dead` for any other code, also
+/// for an unlisted one.
+fn send_error_of_code(code: &str) -> SendError {
     let dead = |why: &str| SendError::Dead { why: format!("Slack: {why}") };
     match code {
         "ratelimited"
@@ -342,7 +355,7 @@ fn of_code(code: &str) -> SendError {
             dead(&format!("{code}: the app sees no such channel; correct the name or invite the app"))
         }
         "is_archived" => dead("is_archived: the channel is archived"),
-        code if is_of_no_person(code) => dead(&format!("{code}: Slack has no such person to write to")),
+        code if is_unknown_person(code) => dead(&format!("{code}: Slack has no such person to write to")),
         // Slack's codes are lower-case letters and underscores. Other text is not repeated in the error, because it may
         // be untrusted.
         other if other.len() <= 64 && other.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
@@ -357,23 +370,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn temporary_code_is_tried_again_and_any_other_is_final() {
+    fn only_temporary_codes_are_tried_again() {
         for code in ["ratelimited", "internal_error", "service_unavailable"] {
-            assert!(matches!(of_code(code), SendError::Later { .. }), "{code}");
+            assert!(matches!(send_error_of_code(code), SendError::Later { .. }), "{code}");
         }
         for code in ["invalid_auth", "channel_not_found", "is_archived", "missing_scope", "users_not_found", "new_code"]
         {
-            assert!(matches!(of_code(code), SendError::Dead { why } if why.contains(code)), "{code}");
+            assert!(matches!(send_error_of_code(code), SendError::Dead { why } if why.contains(code)), "{code}");
         }
-        assert_eq!(of_code("xoxb-SECRET"), SendError::Dead { why: "Slack: it refuses the message".to_owned() });
+        assert_eq!(send_error_of_code("xoxb-SECRET"), SendError::Dead { why: "Slack: it refuses the message".to_owned() });
     }
 
     #[test]
-    fn stored_ids_are_sent_only_in_the_form_of_slack() {
+    fn stored_handle_is_parsed_only_in_the_form_of_slack() {
         let message = SlackMessage { conversation: "C123ABC".into(), ts: "1503435956.000247".into() };
         assert_eq!(SlackMessage::from_handle(&message.handle()), Some(message));
-        for wrong in ["", "C1", "C1 ", "C1 <!channel>", "#general 1.2", " 1.2"] {
-            assert_eq!(SlackMessage::from_handle(&MessageHandle(wrong.to_owned())), None, "{wrong}");
+        for malformed in ["", "C1", "C1 ", "C1 <!channel>", "#general 1.2", " 1.2"] {
+            assert_eq!(SlackMessage::from_handle(&MessageHandle(malformed.to_owned())), None, "{malformed}");
         }
     }
 }

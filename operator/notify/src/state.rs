@@ -35,9 +35,9 @@ const MAX_AHEAD: usize = 10_000;
 /// The stored state of a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The watermark: no event up to this time has an unknown delivery.
+    /// The watermark: every delivery of an event up to this time is settled, or its key is in `open`.
     through: Moment,
-    /// The keys of unsettled deliveries: all up to the watermark, and as many later ones as there is room for.
+    /// The keys of unsettled deliveries, at most [`MAX_KEYS`]: all up to the watermark, and then later ones.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     open: BTreeSet<String>,
     /// The keys of settled deliveries after the watermark, with the times of their events in milliseconds since the
@@ -66,7 +66,7 @@ impl Ledger {
     #[must_use]
     pub fn begin(now: Moment) -> Self {
         // Objects store whole seconds, so an event after `now` may have the start of this second as its time.
-        Self::of(Mark { through: before(now.floor_to_second()), open: BTreeSet::new(), ahead: BTreeMap::new() }, true)
+        Self::of(Mark { through: last_millisecond_before(now.floor_to_second()), open: BTreeSet::new(), ahead: BTreeMap::new() }, true)
     }
 
     /// Returns the ledger that an earlier process stored.
@@ -75,7 +75,7 @@ impl Ledger {
         Self::of(mark, false)
     }
 
-    /// Joins a state that an earlier process stored, and that was loaded only after this process began to send.
+    /// Adds the state that an earlier process stored, if it was loaded only after this process began to send.
     pub fn adopt(&mut self, mark: Mark) {
         let earlier = Self::restore(mark);
         let unseen: Vec<_> = earlier.unseen.into_iter().filter(|key| !self.is_known(key)).collect();
@@ -157,7 +157,8 @@ impl Ledger {
         self.is_changed = true;
     }
 
-    /// Settles a waiting delivery after it was delivered, given up or dropped.
+    /// Settles a delivery that was delivered, given up or dropped. Does nothing if the delivery does not wait. Beyond
+    /// [`MAX_AHEAD`] settled deliveries, the oldest is forgotten.
     pub fn settle(&mut self, key: &DeliveryKey) {
         let Some(at) = self.waiting.remove(key) else { return };
         self.is_changed = true;
@@ -195,8 +196,9 @@ impl Ledger {
         self.is_changed = true;
     }
 
-    /// Advances the watermark, and returns the state to store. `held`: the time before which the watermark stays,
-    /// because an event after this time may not be queued yet.
+    /// Advances the watermark, and returns the state to store. Forgets settled deliveries up to the watermark, as far as
+    /// they are more than [`MAX_KEYS`]. `held`: the watermark stays before this time, because later events may still
+    /// have to be queued.
     pub fn take_mark(&mut self, now: Moment, held: Option<Moment>) -> Mark {
         let latest = held.map_or(now, |held| held.min(now)).before(LEAST_BEHIND);
         let usual = now.before(BEHIND).min(latest);
@@ -209,22 +211,22 @@ impl Ledger {
         }
         self.is_changed = false;
         let through = self.through_with_room();
-        let text = |key: &DeliveryKey| key.as_str().to_owned();
-        // Keys up to the watermark come first: the next process finds these deliveries only by their keys. Later ones
-        // it also finds by the times of their events; their keys serve only to count lost notices.
-        let (behind, ahead_of): (Vec<_>, Vec<_>) = self.waiting.iter().partition(|(_, at)| **at <= through);
-        let waiting = behind.into_iter().chain(ahead_of).map(|(key, _)| text(key));
-        // If there are too many keys, the newest ones are stored. The notices of the others are repeated after a crash.
+        let stored_key = |key: &DeliveryKey| key.as_str().to_owned();
+        // Keys up to the watermark come first, because the next process finds those deliveries only by their keys. It
+        // finds later deliveries by the times of their events, and needs later keys only to count lost notices.
+        let (until_watermark, later): (Vec<_>, Vec<_>) = self.waiting.iter().partition(|(_, at)| **at <= through);
+        let waiting = until_watermark.into_iter().chain(later).map(|(key, _)| stored_key(key));
+        // Of too many keys only the newest are stored. After a crash, the notices of the other keys are sent again.
         let ahead = self.ahead.iter().rev().take_while(|(at, _)| *at > through).take(MAX_KEYS);
         Mark {
             through,
-            open: self.unseen.iter().map(text).chain(waiting).take(MAX_KEYS).collect(),
-            ahead: ahead.map(|(at, key)| (text(key), at.timestamp().as_millisecond())).collect(),
+            open: self.unseen.iter().map(stored_key).chain(waiting).take(MAX_KEYS).collect(),
+            ahead: ahead.map(|(at, key)| (stored_key(key), at.timestamp().as_millisecond())).collect(),
         }
     }
 
-    /// Returns the watermark to store. If `open` has no room for all deliveries up to the watermark of this process, an
-    /// earlier watermark is returned, so that the next process finds the remaining ones by their times.
+    /// Returns the watermark to store. If `open` has no room for all waiting deliveries up to the watermark of this
+    /// process, returns an earlier watermark, so that the next process finds the other deliveries by their times.
     fn through_with_room(&self) -> Moment {
         let room = MAX_KEYS.saturating_sub(self.unseen.len());
         let mut open: Vec<_> = self.waiting.values().copied().filter(|at| *at <= self.through).collect();
@@ -232,12 +234,12 @@ impl Ledger {
             return self.through;
         }
         open.sort_unstable();
-        open.get(room).map_or(self.through, |first_without_room| before(*first_without_room))
+        open.get(room).map_or(self.through, |first_without_room| last_millisecond_before(*first_without_room))
     }
 }
 
 /// Returns the last millisecond before a moment.
-fn before(moment: Moment) -> Moment {
+fn last_millisecond_before(moment: Moment) -> Moment {
     moment.before(Duration::from_millis(1))
 }
 

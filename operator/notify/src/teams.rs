@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use crate::{
     notice::Notice,
-    text::{DETAILS, OPEN, Rendering, Wording},
+    text::{DETAILS_LABEL, LINK_LABEL, Rendering, Wording},
 };
 
 /// The most UTF-16 code units of details. A message of Teams has at most 28 KiB.
 const DETAILS_UNITS: usize = 4_000;
 
-/// Returns the body of the request. Untrusted text is in `TextRun` elements only, in which Teams reads no Markdown. In
-/// a `TextBlock` or a `FactSet` Teams would.
-pub(crate) fn card(notice: &Notice) -> Value {
+/// Returns the body of the request. Untrusted text is only in `TextRun` elements, because Teams reads Markdown in a
+/// `TextBlock` and in a `FactSet`.
+pub(crate) fn render_card(notice: &Notice) -> Value {
     let words = Wording::new(notice, Rendering::Card, DETAILS_UNITS);
     let bold = |text: &str| json!({"type": "TextRun", "text": text, "weight": "Bolder"});
     let plain = |text: &str| json!({"type": "TextRun", "text": text});
@@ -23,10 +23,10 @@ pub(crate) fn card(notice: &Notice) -> Value {
     let mut body = vec![title];
     body.extend(words.facts.iter().map(|fact| block(vec![bold(&format!("{}: ", fact.label)), plain(&fact.value)])));
     if let Some(details) = &words.details {
-        body.push(block(vec![bold(DETAILS)]));
+        body.push(block(vec![bold(DETAILS_LABEL)]));
         body.push(block(vec![plain(details)]));
     }
-    let open = notice.link.iter().map(|link| json!({"type": "Action.OpenUrl", "title": OPEN, "url": link}));
+    let actions = notice.link.iter().map(|link| json!({"type": "Action.OpenUrl", "title": LINK_LABEL, "url": link}));
     json!({
         "type": "message",
         "attachments": [{
@@ -37,7 +37,7 @@ pub(crate) fn card(notice: &Notice) -> Value {
                 "type": "AdaptiveCard",
                 "version": "1.2",
                 "body": body,
-                "actions": open.collect::<Vec<Value>>(),
+                "actions": actions.collect::<Vec<Value>>(),
             },
         }],
     })

@@ -1,6 +1,6 @@
 //! The texts of notices for all channels, and the escaping of untrusted text (of authors, models and tools) *(pure)*.
 //!
-//! **Invariant:** untrusted text leaves this module only after [`harmless`] has escaped it.
+//! **Invariant:** untrusted text leaves this module only after [`escape`] has escaped it.
 
 use std::time::Duration;
 
@@ -45,16 +45,16 @@ const SCHEMES: [&str; 28] = [
 ];
 
 /// The names with which a chat notifies all members of a channel.
-const NAMES_OF_ALL: [&str; 4] = ["here", "channel", "everyone", "all"];
+const MASS_MENTIONS: [&str; 4] = ["here", "channel", "everyone", "all"];
 
 /// The end of a shortened text.
 pub const CUT: &str = " … (cut here; the page has all of it)";
 
 /// The line above untrusted text.
-pub(crate) const DETAILS: &str = "Text of the request, not of the operator:";
+pub(crate) const DETAILS_LABEL: &str = "Text of the request, not of the operator:";
 
 /// The label of the link to the page.
-pub(crate) const OPEN: &str = "Open the page";
+pub(crate) const LINK_LABEL: &str = "Open the page";
 
 /// The way in which a channel shows text, which decides which characters are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(crate) struct Fact {
 impl Wording {
     /// Returns the texts of a notice. `details_units`: the most UTF-16 code units of details.
     pub(crate) fn new(notice: &Notice, rendering: Rendering, details_units: usize) -> Self {
-        let name = |text: &str| harmless_line(text, rendering, NAME_UNITS);
+        let name = |text: &str| escape_line(text, rendering, NAME_UNITS);
         let optional = |text: &Option<String>| text.as_deref().map(name);
         let run = format!("{}/{}", name(&notice.namespace), name(&notice.run));
         let gate = optional(&notice.gate);
@@ -113,11 +113,11 @@ impl Wording {
             ("Gate", gate),
             ("About", kind),
             ("Requested by", Some(name(&notice.requester))),
-            ("Decide by", deadline(notice).filter(|_| is_open)),
+            ("Decide by", format_deadline(notice).filter(|_| is_open)),
             ("Then", optional(&notice.then).filter(|_| is_open)),
         ];
         let facts = facts.into_iter().filter_map(|(label, value)| Some(Fact { label, value: value? })).collect();
-        let details = notice.details.as_deref().map(|details| harmless(details, rendering, details_units));
+        let details = notice.details.as_deref().map(|details| escape(details, rendering, details_units));
         Self { title, facts, details }
     }
 
@@ -128,8 +128,9 @@ impl Wording {
     }
 }
 
-fn deadline(notice: &Notice) -> Option<String> {
-    let time = time(notice.deadline?);
+/// Returns the time of the deadline, and the time that is left.
+fn format_deadline(notice: &Notice) -> Option<String> {
+    let time = format_time(notice.deadline?);
     Some(time_left(notice).map_or_else(|| time.clone(), |left| format!("{time} ({left} left)")))
 }
 
@@ -141,69 +142,70 @@ fn time_left(notice: &Notice) -> Option<Span> {
     (shown > 0).then(|| Span::from(Duration::from_secs(shown)))
 }
 
-fn time(at: Moment) -> String {
-    at.timestamp().strftime("%Y-%m-%d %H:%M UTC").to_string()
+fn format_time(moment: Moment) -> String {
+    moment.timestamp().strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// Escapes untrusted text like [`harmless`], and replaces line breaks and tabs by spaces.
-pub(crate) fn harmless_line(text: &str, rendering: Rendering, units: usize) -> String {
-    harmless(&text.replace(['\r', '\n', '\t', '\u{2028}', '\u{2029}'], " "), rendering, units)
+/// Escapes untrusted text like [`escape`], and replaces line breaks and tabs by spaces.
+pub(crate) fn escape_line(text: &str, rendering: Rendering, units: usize) -> String {
+    escape(&text.replace(['\r', '\n', '\t', '\u{2028}', '\u{2029}'], " "), rendering, units)
 }
 
 /// Escapes untrusted text, so that no channel turns a part of it into a link, a mention or markup. The colons of links,
 /// the dots of host names and the `@` of mentions of all members are spelled out. Control characters are dropped, and
 /// invisible ones are replaced by their names. A result of more than `units` UTF-16 code units is cut and ends with
 /// [`CUT`].
-pub(crate) fn harmless(text: &str, rendering: Rendering, units: usize) -> String {
+pub(crate) fn escape(text: &str, rendering: Rendering, units: usize) -> String {
     // Keeps a few characters more than allowed, to detect a longer text. `display` never cuts the name of an invisible
     // character.
-    let shown: Vec<char> = display(text, units.saturating_add(16)).chars().collect();
+    let characters: Vec<char> = display(text, units.saturating_add(16)).chars().collect();
     let room = units.saturating_sub(CUT.encode_utf16().count());
-    let (mut out, mut length, mut cut) = (String::new(), 0, 0);
-    for (at, character) in shown.iter().enumerate() {
-        match replacement(&shown, at, rendering) {
-            Some(instead) => {
-                length += instead.encode_utf16().count();
-                out.push_str(instead);
+    let (mut escaped, mut length, mut cut_at) = (String::new(), 0, 0);
+    for (index, character) in characters.iter().enumerate() {
+        match find_replacement(&characters, index, rendering) {
+            Some(replacement) => {
+                length += replacement.encode_utf16().count();
+                escaped.push_str(replacement);
             }
             None => {
                 length += character.len_utf16();
-                out.push(*character);
+                escaped.push(*character);
             }
         }
         if length > units {
-            out.truncate(cut);
-            out.push_str(CUT);
-            return out;
+            escaped.truncate(cut_at);
+            escaped.push_str(CUT);
+            return escaped;
         }
         if length <= room {
-            cut = out.len();
+            cut_at = escaped.len();
         }
     }
-    out
+    escaped
 }
 
-/// Returns the text that replaces the character at `at`, or `None` if the character is harmless there.
-fn replacement(text: &[char], at: usize, rendering: Rendering) -> Option<&'static str> {
-    let character = *text.get(at)?;
-    let behind = |distance: usize| text.get(at + distance).copied();
-    match (character, behind(1), behind(2)) {
+/// Returns the text that replaces the character at `index`, or `None` if the character is harmless there.
+fn find_replacement(text: &[char], index: usize, rendering: Rendering) -> Option<&'static str> {
+    let character = *text.get(index)?;
+    let following = |distance: usize| text.get(index + distance).copied();
+    match (character, following(1), following(2)) {
         (':', Some('/'), Some('/')) => Some("(colon)"),
-        (':', Some(next), _) if !next.is_whitespace() && is_behind_a_scheme(text, at) => Some("(colon)"),
-        ('@', ..) if is_before_a_name_of_all(text, at) => Some("(at)"),
+        (':', Some(next), _) if !next.is_whitespace() && is_colon_of_scheme(text, index) => Some("(colon)"),
+        ('@', ..) if is_mass_mention(text, index) => Some("(at)"),
         // Some programs turn `\\server\share` into a link.
         ('\\', Some('\\'), _) => Some("\\ "),
-        (dot, ..) if is_dot(dot) && is_of_a_host(text, at) => Some("(dot)"),
+        (dot, ..) if is_dot(dot) && is_dot_of_host(text, index) => Some("(dot)"),
         (_, next, _) => match rendering {
             Rendering::Plain => None,
-            Rendering::Chat => without_brackets(character),
-            Rendering::Card => without_brackets(character).or_else(|| without_markdown(character, next)),
+            Rendering::Chat => replace_bracket(character),
+            Rendering::Card => replace_bracket(character).or_else(|| replace_markdown(character, next)),
         },
     }
 }
 
-/// Returns a look-alike of a character that begins or ends a control sequence of Slack, an HTML tag or an HTML entity.
-fn without_brackets(character: char) -> Option<&'static str> {
+/// Returns a look-alike of a character that begins or ends a control sequence of Slack, an HTML tag or an HTML entity;
+/// or `None` for any other character.
+fn replace_bracket(character: char) -> Option<&'static str> {
     match character {
         '<' => Some("‹"),
         '>' => Some("›"),
@@ -213,8 +215,8 @@ fn without_brackets(character: char) -> Option<&'static str> {
 }
 
 /// Returns a replacement of a character that begins or ends a Markdown link or code, a function of a card or an
-/// expression of a workflow.
-fn without_markdown(character: char, next: Option<char>) -> Option<&'static str> {
+/// expression of a workflow; or `None` for any other character. `next`: the character that follows.
+fn replace_markdown(character: char, next: Option<char>) -> Option<&'static str> {
     match (character, next) {
         ('[', _) => Some("［"),
         (']', _) => Some("］"),
@@ -231,34 +233,36 @@ fn is_dot(character: char) -> bool {
     matches!(character, '.' | '\u{2024}' | '\u{3002}' | '\u{FE12}' | '\u{FE52}' | '\u{FF0E}' | '\u{FF61}')
 }
 
-fn is_behind_a_scheme(text: &[char], at: usize) -> bool {
-    let before = text.get(..at).unwrap_or_default().iter().rev();
-    let is_of_word = |scheme: &str| {
-        let mut rest = before.clone();
-        let is_equal = scheme.chars().rev().all(|c| rest.next().is_some_and(|found| found.eq_ignore_ascii_case(&c)));
+/// Whether the colon at `index` ends one of [`SCHEMES`].
+fn is_colon_of_scheme(text: &[char], index: usize) -> bool {
+    let backwards = text.get(..index).unwrap_or_default().iter().rev();
+    let is_word_before_colon = |scheme: &str| {
+        let mut rest = backwards.clone();
+        let is_equal = scheme.chars().rev().all(|c| rest.next().is_some_and(|before| before.eq_ignore_ascii_case(&c)));
         is_equal && rest.next().is_none_or(|earlier| !earlier.is_alphanumeric())
     };
-    SCHEMES.into_iter().any(is_of_word)
+    SCHEMES.into_iter().any(is_word_before_colon)
 }
 
-fn is_before_a_name_of_all(text: &[char], at: usize) -> bool {
+/// Whether one of [`MASS_MENTIONS`] follows the `@` at `index`.
+fn is_mass_mention(text: &[char], index: usize) -> bool {
     // Takes one letter more than the longest name has, to detect a longer word.
-    let word: String = text.iter().skip(at + 1).take_while(|c| c.is_ascii_alphabetic()).take(9).collect();
-    NAMES_OF_ALL.into_iter().any(|name| word.eq_ignore_ascii_case(name))
+    let word: String = text.iter().skip(index + 1).take_while(|c| c.is_ascii_alphabetic()).take(9).collect();
+    MASS_MENTIONS.into_iter().any(|name| word.eq_ignore_ascii_case(name))
 }
 
-/// Whether a dot may be part of a host name or an IP address. It is not if it is the only dot of a decimal number such
-/// as 3.14.
-fn is_of_a_host(text: &[char], at: usize) -> bool {
+/// Whether the dot at `index` may be part of a host name or an IP address. The only dot of a decimal number such as 3.14
+/// is not.
+fn is_dot_of_host(text: &[char], index: usize) -> bool {
     let is_part = |character: char| character.is_alphanumeric() || character == '-';
-    let before = text.get(..at).unwrap_or_default();
-    let behind = text.get(at + 1..).unwrap_or_default();
-    let (Some(last), Some(next)) = (before.last(), behind.first()) else { return false };
+    let before = text.get(..index).unwrap_or_default();
+    let after = text.get(index + 1..).unwrap_or_default();
+    let (Some(last), Some(next)) = (before.last(), after.first()) else { return false };
     if last.is_whitespace() || !next.is_alphanumeric() {
         return false;
     }
     let earlier = before.iter().rev().find(|character| !is_part(**character));
-    let mut rest = behind.iter().skip_while(|character| is_part(**character));
+    let mut rest = after.iter().skip_while(|character| is_part(**character));
     let later = rest.next().is_some_and(|end| is_dot(*end)) && rest.next().is_some_and(|next| next.is_alphanumeric());
     !next.is_ascii_digit() || later || earlier.is_some_and(|character| is_dot(*character))
 }
@@ -319,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_notices_say_how_many_more_wait() {
+    fn title_of_folded_notices_has_their_number() {
         let kind = Some("12 more wait".into());
         let folded = Notice { run: String::new(), requester: String::new(), gate: None, kind, ..asked_notice() };
         let words = Wording::new(&folded, Rendering::Plain, 100);
@@ -327,47 +331,47 @@ mod tests {
     }
 
     #[test]
-    fn links_and_host_names_are_written_out_everywhere() {
+    fn links_host_names_and_mass_mentions_are_spelled_out_in_every_rendering() {
         for rendering in [Rendering::Plain, Rendering::Chat, Rendering::Card] {
-            let plain = |text: &str| harmless(text, rendering, 200);
-            assert_eq!(plain("see https://evil.example.com/x"), "see https(colon)//evil(dot)example(dot)com/x");
-            assert_eq!(plain("evil.com, 10.0.0.1, a1.5b.com"), "evil(dot)com, 10(dot)0(dot)0(dot)1, a1(dot)5b(dot)com");
-            assert_eq!(plain("evil。com evil．com 💩.la"), "evil(dot)com evil(dot)com 💩(dot)la");
-            assert_eq!(plain("mailto:eve@evil.com"), "mailto(colon)eve@evil(dot)com");
-            assert_eq!(plain("(TEL:+1 slack://x)"), "(TEL(colon)+1 slack(colon)//x)");
-            assert_eq!(plain("hotel:7 tel: 7 12:30 system:node:a"), "hotel:7 tel: 7 12:30 system:node:a");
-            assert_eq!(plain("evil.example:8080/x www."), "evil(dot)example:8080/x www.");
-            assert_eq!(plain("evil｡com evil\u{fe52}com evil․com"), "evil(dot)com evil(dot)com evil(dot)com");
-            assert_eq!(plain("@here @Everyone, x@all @allow a@b"), "(at)here (at)Everyone, x(at)all @allow a@b");
-            assert_eq!(plain(":tada:"), ":tada:");
-            assert_eq!(plain(r"\\evil\share"), r"\ \evil\share");
-            assert_eq!(plain("Pay 3.14. Then 1.5s, v1.2 …"), "Pay 3.14. Then 1.5s, v1.2 …");
-            assert_eq!(plain("ev\u{202e}il\u{200b}.com"), "ev⟨U+202E⟩il⟨U+200B⟩(dot)com");
-            assert_eq!(plain("a\u{1b}[31mb").chars().filter(|c| c.is_control()).count(), 0);
+            let escaped = |text: &str| escape(text, rendering, 200);
+            assert_eq!(escaped("see https://evil.example.com/x"), "see https(colon)//evil(dot)example(dot)com/x");
+            assert_eq!(escaped("evil.com, 10.0.0.1, a1.5b.com"), "evil(dot)com, 10(dot)0(dot)0(dot)1, a1(dot)5b(dot)com");
+            assert_eq!(escaped("evil。com evil．com 💩.la"), "evil(dot)com evil(dot)com 💩(dot)la");
+            assert_eq!(escaped("mailto:eve@evil.com"), "mailto(colon)eve@evil(dot)com");
+            assert_eq!(escaped("(TEL:+1 slack://x)"), "(TEL(colon)+1 slack(colon)//x)");
+            assert_eq!(escaped("hotel:7 tel: 7 12:30 system:node:a"), "hotel:7 tel: 7 12:30 system:node:a");
+            assert_eq!(escaped("evil.example:8080/x www."), "evil(dot)example:8080/x www.");
+            assert_eq!(escaped("evil｡com evil\u{fe52}com evil․com"), "evil(dot)com evil(dot)com evil(dot)com");
+            assert_eq!(escaped("@here @Everyone, x@all @allow a@b"), "(at)here (at)Everyone, x(at)all @allow a@b");
+            assert_eq!(escaped(":tada:"), ":tada:");
+            assert_eq!(escaped(r"\\evil\share"), r"\ \evil\share");
+            assert_eq!(escaped("Pay 3.14. Then 1.5s, v1.2 …"), "Pay 3.14. Then 1.5s, v1.2 …");
+            assert_eq!(escaped("ev\u{202e}il\u{200b}.com"), "ev⟨U+202E⟩il⟨U+200B⟩(dot)com");
+            assert_eq!(escaped("a\u{1b}[31mb").chars().filter(|c| c.is_control()).count(), 0);
         }
     }
 
     #[test]
     fn control_sequences_of_a_channel_are_escaped() {
-        assert_eq!(harmless("<!channel> &lt;@U1&gt;", Rendering::Chat, 200), "‹!channel› ＆lt;@U1＆gt;");
-        assert_eq!(harmless("[x](y) {{DATE(z)}} ${a} @{b}", Rendering::Card, 200), "［x］(y) { {DATE(z)}} $ {a} @ {b}");
-        assert_eq!(harmless("a < b", Rendering::Plain, 200), "a < b");
+        assert_eq!(escape("<!channel> &lt;@U1&gt;", Rendering::Chat, 200), "‹!channel› ＆lt;@U1＆gt;");
+        assert_eq!(escape("[x](y) {{DATE(z)}} ${a} @{b}", Rendering::Card, 200), "［x］(y) { {DATE(z)}} $ {a} @ {b}");
+        assert_eq!(escape("a < b", Rendering::Plain, 200), "a < b");
     }
 
     #[test]
-    fn a_long_text_is_bounded_and_says_that_it_was_cut() {
+    fn long_text_is_cut_and_ends_with_a_mark() {
         for text in ["x", ".a", "://", "💩", "\u{202e}"].map(|piece| piece.repeat(40 * 1024)) {
-            let shown = harmless(&text, Rendering::Card, 300);
+            let shown = escape(&text, Rendering::Card, 300);
             assert!(shown.encode_utf16().count() <= 300 && shown.ends_with(CUT), "{shown}");
         }
-        assert_eq!(harmless(&"x".repeat(300), Rendering::Card, 300), "x".repeat(300));
+        assert_eq!(escape(&"x".repeat(300), Rendering::Card, 300), "x".repeat(300));
         let long = Notice { run: "x".repeat(9000), requester: "a b".repeat(9000), ..asked_notice() };
         let words = Wording::new(&long, Rendering::Chat, 100);
         assert!(words.title.len() < 1000 && words.lines().len() < 3000);
     }
 
     #[test]
-    fn a_line_stays_one_line() {
-        assert_eq!(harmless_line("a\r\nBcc: b\u{2028}c", Rendering::Plain, 99), "a  Bcc: b c");
+    fn escaped_line_has_no_line_break() {
+        assert_eq!(escape_line("a\r\nBcc: b\u{2028}c", Rendering::Plain, 99), "a  Bcc: b c");
     }
 }

@@ -15,7 +15,7 @@ use crate::notice::{Notice, NoticeEvent};
 use crate::post::Post;
 use crate::secret_file::read_secret;
 use crate::teams;
-use crate::text::{Rendering, Wording, harmless_line};
+use crate::text::{Rendering, Wording, escape_line};
 
 /// The most UTF-16 code units of details.
 const DETAILS_UNITS: usize = 16_000;
@@ -51,10 +51,10 @@ impl Channel for WebhookChannel {
     ) -> Result<Option<MessageHandle>, SendError> {
         let url = read_secret(&self.settings.url_file).await?;
         let (content_type, body) = match self.settings.format {
-            WebhookFormat::Standard => ("application/json", standard(notice)),
-            WebhookFormat::S1 => ("application/json", s1(notice)),
-            WebhookFormat::CloudEvents => ("application/cloudevents+json; charset=utf-8", cloud_event(notice)),
-            WebhookFormat::Teams => ("application/json", teams::card(notice)),
+            WebhookFormat::Standard => ("application/json", standard_body(notice)),
+            WebhookFormat::S1 => ("application/json", s1_body(notice)),
+            WebhookFormat::CloudEvents => ("application/cloudevents+json; charset=utf-8", cloud_event_body(notice)),
+            WebhookFormat::Teams => ("application/json", teams::render_card(notice)),
         };
         let body = body.to_string();
         let timestamp = self.clock.now().as_second();
@@ -64,7 +64,7 @@ impl Channel for WebhookChannel {
             ("webhook-timestamp".to_owned(), timestamp.to_string()),
         ];
         if let Some(file) = &self.settings.secret_file {
-            let signature = signatures(&read_secret(file).await?, &notice.id, timestamp, &body)?;
+            let signature = sign_body(&read_secret(file).await?, &notice.id, timestamp, &body)?;
             headers.push(("webhook-signature".to_owned(), signature));
         }
         let post = Post { service: "webhook", url: url.expose_secret().to_owned(), headers, body };
@@ -73,9 +73,9 @@ impl Channel for WebhookChannel {
     }
 }
 
-/// Returns the value of the header `webhook-signature`, with a signature for each secret. While a secret is rotated,
-/// there are two.
-fn signatures(secrets: &SecretText, id: &str, timestamp: i64, body: &str) -> Result<String, SendError> {
+/// Signs a request with each secret, and returns the value of the header `webhook-signature`. While a secret is rotated,
+/// there are two secrets. Fails if a secret is not a signing key.
+fn sign_body(secrets: &SecretText, id: &str, timestamp: i64, body: &str) -> Result<String, SendError> {
     let signed = format!("{id}.{timestamp}.{body}");
     let signature = |secret: &str| {
         let bytes = STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).ok();
@@ -83,9 +83,9 @@ fn signatures(secrets: &SecretText, id: &str, timestamp: i64, body: &str) -> Res
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &bytes), signed.as_bytes());
         Some(format!("v1,{}", STANDARD.encode(tag)))
     };
-    let all: Option<Vec<String>> = secrets.expose_secret().split_whitespace().map(signature).collect();
+    let signatures: Option<Vec<String>> = secrets.expose_secret().split_whitespace().map(signature).collect();
     let why = "webhook: the signing secret is not `whsec_` and 24 to 64 bytes in base64; correct its file";
-    all.map(|all| all.join(" ")).ok_or_else(|| SendError::Later { why: why.to_owned(), after: None })
+    signatures.map(|signatures| signatures.join(" ")).ok_or_else(|| SendError::Later { why: why.to_owned(), after: None })
 }
 
 /// Returns the machine-readable name of an event.
@@ -108,26 +108,26 @@ fn wording(notice: &Notice) -> Wording {
     Wording::new(notice, Rendering::Chat, DETAILS_UNITS)
 }
 
-/// Returns a name for programs. A plain name is unchanged, so that a program can look the object up; any other name is
-/// escaped as untrusted text.
-fn name(text: &str) -> String {
+/// Returns a name for programs. A plain name is unchanged, so that a program can look the object up. Any other name is
+/// escaped as untrusted text. Both are bounded.
+fn escape_name(text: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-._@+".contains(character);
     match text.chars().all(is_plain) {
         true => display(text, NAME_CHARACTERS),
-        false => harmless_line(text, Rendering::Chat, NAME_CHARACTERS),
+        false => escape_line(text, Rendering::Chat, NAME_CHARACTERS),
     }
 }
 
 /// Returns the data of a notice: names and times for programs, and texts for people.
-fn data(notice: &Notice) -> Value {
+fn notice_data(notice: &Notice) -> Value {
     let words = wording(notice);
     json!({
         "correlationId": notice.correlation,
-        "namespace": name(&notice.namespace),
-        "run": name(&notice.run),
-        "approval": notice.approval.as_deref().map(name),
-        "gate": notice.gate.as_deref().map(name),
-        "requester": name(&notice.requester),
+        "namespace": escape_name(&notice.namespace),
+        "run": escape_name(&notice.run),
+        "approval": notice.approval.as_deref().map(escape_name),
+        "gate": notice.gate.as_deref().map(escape_name),
+        "requester": escape_name(&notice.requester),
         "deadline": notice.deadline,
         "title": words.title,
         "text": words.lines(),
@@ -136,39 +136,39 @@ fn data(notice: &Notice) -> Value {
     })
 }
 
-fn standard(notice: &Notice) -> Value {
-    json!({"type": event_name(notice), "timestamp": notice.at, "data": data(notice)})
+fn standard_body(notice: &Notice) -> Value {
+    json!({"type": event_name(notice), "timestamp": notice.at, "data": notice_data(notice)})
 }
 
-fn cloud_event(notice: &Notice) -> Value {
+fn cloud_event_body(notice: &Notice) -> Value {
     let mut event = json!({
         "specversion": "1.0",
         "id": notice.id,
-        "source": format!("/namespaces/{}/workflows/{}", name(&notice.namespace), name(&notice.run)),
+        "source": format!("/namespaces/{}/workflows/{}", escape_name(&notice.namespace), escape_name(&notice.run)),
         "type": format!("dev.signoff.{}", event_name(notice)),
         "time": notice.at,
         "datacontenttype": "application/json",
         "correlationid": notice.correlation,
-        "data": data(notice),
+        "data": notice_data(notice),
     });
     // CloudEvents does not allow an empty subject.
     let subject = notice.approval.as_ref().unwrap_or(&notice.run);
     if !subject.is_empty() {
-        event["subject"] = name(subject).into();
+        event["subject"] = escape_name(subject).into();
     }
     event
 }
 
-/// Returns the fields of the Strands CLI, followed by the event and its ids. `step_index` is always 0, because steps of
-/// a workflow have names and no index.
-fn s1(notice: &Notice) -> Value {
+/// Returns the body of the format S1: the fields of the Strands CLI, and then the event and the ids of the notice.
+/// `step_index` is always 0, because the steps of a Workflow have names and no index.
+fn s1_body(notice: &Notice) -> Value {
     let words = wording(notice);
     let object = notice.approval.as_ref().unwrap_or(&notice.run);
     json!({
-        "session_id": format!("{}.{}", name(&notice.namespace), name(object)),
-        "workflow_name": name(&notice.run),
+        "session_id": format!("{}.{}", escape_name(&notice.namespace), escape_name(object)),
+        "workflow_name": escape_name(&notice.run),
         "step_index": 0,
-        "gate": notice.gate.as_deref().map(name),
+        "gate": notice.gate.as_deref().map(escape_name),
         "prompt": words.title,
         "context": words.details.clone().unwrap_or_else(|| words.lines()),
         "timeout_at": notice.deadline,
@@ -185,32 +185,32 @@ mod tests {
 
     /// Uses the example from the tests of the Standard Webhooks libraries.
     #[test]
-    fn a_body_is_signed_as_standard_webhooks_says() {
+    fn body_is_signed_according_to_standard_webhooks() {
         let body = r#"{"test": 2432232314}"#;
         let sign =
-            |secrets: &str| signatures(&SecretText::from(secrets), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
+            |secrets: &str| sign_body(&SecretText::from(secrets), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
         let expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         assert_eq!(sign(secret), Ok(expected.to_owned()));
-        let other = format!("{}\nwhsec_{}", secret, STANDARD.encode([7; 32]));
-        let both = sign(&other).unwrap_or_default();
+        let two_secrets = format!("{}\nwhsec_{}", secret, STANDARD.encode([7; 32]));
+        let both = sign(&two_secrets).unwrap_or_default();
         assert!(both.starts_with(&format!("{expected} v1,")) && both.split(' ').count() == 2, "{both}");
     }
 
     #[test]
-    fn a_plain_name_stays_and_any_other_is_harmless() {
+    fn plain_name_stays_and_any_other_is_escaped() {
         for plain in ["refund-7.v2", "alice+x@example.com", "system:serviceaccount:prod:bot"] {
-            assert_eq!(name(plain), plain);
+            assert_eq!(escape_name(plain), plain);
         }
-        assert_eq!(name("<https://evil.example|Alice>"), "‹https(colon)//evil(dot)example|Alice›");
-        assert_eq!(name("https://evil.example"), "https(colon)//evil(dot)example");
+        assert_eq!(escape_name("<https://evil.example|Alice>"), "‹https(colon)//evil(dot)example|Alice›");
+        assert_eq!(escape_name("https://evil.example"), "https(colon)//evil(dot)example");
     }
 
     #[test]
     fn invalid_secret_is_an_error_without_its_text() {
-        for wrong in ["whsec_SECRET", "whsec_U0VDUkVU", "SECRET SECRET", &STANDARD.encode([1; 65])] {
-            let refused = signatures(&SecretText::from(wrong), "id", 0, "{}");
-            assert!(refused.is_err() && !format!("{refused:?}").contains("SECRET"), "{refused:?}");
+        for secret in ["whsec_SECRET", "whsec_U0VDUkVU", "SECRET SECRET", &STANDARD.encode([1; 65])] {
+            let refusal = sign_body(&SecretText::from(secret), "id", 0, "{}");
+            assert!(refusal.is_err() && !format!("{refusal:?}").contains("SECRET"), "{refusal:?}");
         }
     }
 }

@@ -110,7 +110,7 @@ fn no_text_of_others_becomes_a_header_a_link_or_a_line_of_the_operator() {
             assert!(!body.contains(part) && !words.title.contains(part), "{part} in {body}");
         }
         assert_eq!(body.matches("://").count(), 1, "only the link of the operator: {body}");
-        let (_, fenced) = body.split_once(DETAILS).unwrap();
+        let (_, fenced) = body.split_once(DETAILS_LABEL).unwrap();
         assert!(fenced.trim().lines().all(|line| line.starts_with("| ") || line.starts_with(MARGIN)), "{fenced}");
     }
 }

@@ -42,18 +42,18 @@ impl Handles {
                 *shard = messages;
             }
         }
-        // New ids go into the first object with room. The objects before it are full; the ones after it are empty or
+        // New ids go into the first object with room. The earlier objects are full, and the later objects are empty or
         // have older ids.
         let with_room = handles.shards.iter().position(|shard| shard.len() < SHARD);
         handles.current = with_room.unwrap_or(0);
         handles
     }
 
-    /// Joins the ids that an earlier process stored, and that were loaded only after this process began to send. Ids of
-    /// this process replace older ones.
+    /// Adds the ids that an earlier process stored, if they were loaded only after this process began to send. Ids of
+    /// this process replace older ids.
     pub fn adopt(&mut self, stored: BTreeMap<usize, BTreeMap<String, String>>) {
-        let newer = std::mem::replace(self, Self::restore(stored));
-        for (key, handle) in newer.shards.into_iter().flatten() {
+        let own = std::mem::replace(self, Self::restore(stored));
+        for (key, handle) in own.shards.into_iter().flatten() {
             self.insert(key, handle);
         }
     }
@@ -61,17 +61,19 @@ impl Handles {
     /// Returns the id of the message with this key in a channel.
     #[must_use]
     pub fn get(&self, channel: &str, key: &DeliveryKey) -> Option<MessageHandle> {
-        let key = name(channel, key);
+        let key = stored_key(channel, key);
         self.shards.iter().find_map(|shard| shard.get(&key)).map(|text| MessageHandle(text.clone()))
     }
 
     /// Remembers the id of a message.
     pub fn put(&mut self, channel: &str, key: &DeliveryKey, handle: MessageHandle) {
         if handle.0.len() <= MAX_BYTES {
-            self.insert(name(channel, key), handle.0);
+            self.insert(stored_key(channel, key), handle.0);
         }
     }
 
+    /// Stores the id of a message, and notes the changed object. If the current object is full, clears the next object,
+    /// which has the oldest ids, and continues there.
     fn insert(&mut self, key: String, handle: String) {
         let known = self.shards.iter().position(|shard| shard.contains_key(&key));
         let is_full = self.shards.get(self.current).is_none_or(|shard| shard.len() >= SHARD);
@@ -101,6 +103,7 @@ impl Handles {
     }
 }
 
-fn name(channel: &str, key: &DeliveryKey) -> String {
+/// Returns the key of a message in its stored object.
+fn stored_key(channel: &str, key: &DeliveryKey) -> String {
     format!("{channel}.{}", key.as_str())
 }

@@ -16,8 +16,8 @@ fn key(number: usize) -> DeliveryKey {
     DeliveryKey::new(&notice_id("uid", &number.to_string()), &Recipient::Channel)
 }
 
-/// Returns the ledger of the next process, restored from the JSON of the state.
-fn restored(mark: &Mark) -> Ledger {
+/// Restores the ledger of the next process from the JSON of the state.
+fn restore_next(mark: &Mark) -> Ledger {
     Ledger::restore(serde_json::from_str(&serde_json::to_string(mark).unwrap()).unwrap())
 }
 
@@ -29,13 +29,13 @@ fn open_delivery_is_due_after_a_crash_and_a_settled_one_is_not() {
     }
     ledger.settle(&key(1));
     ledger.settle(&key(3));
-    let next = restored(&ledger.take_mark(at(14), None));
+    let next = restore_next(&ledger.take_mark(at(14), None));
     let due: Vec<_> = (0..4).filter(|number| next.is_due(&key(*number), at(10 + *number as u64))).collect();
     assert_eq!(due, [0, 2]);
     // Much later the watermark has passed all events.
     let mark = ledger.take_mark(at(1000), None);
     assert_eq!((mark.through, mark.open.len(), mark.ahead.len()), (at(940), 2, 0));
-    let next = restored(&mark);
+    let next = restore_next(&mark);
     let due: Vec<_> = (0..4).filter(|number| next.is_due(&key(*number), at(10 + *number as u64))).collect();
     assert_eq!(due, [0, 2]);
     assert!(next.is_due(&key(9), at(941)) && !next.is_due(&key(9), at(940)));
@@ -50,21 +50,21 @@ fn an_event_that_is_stored_late_holds_the_watermark_back() {
 }
 
 #[test]
-fn a_delivery_that_waits_for_an_earlier_process_is_kept_until_its_object_is_seen_or_gone() {
+fn open_delivery_is_due_until_its_object_is_reconciled_or_deleted() {
     let mut ledger = Ledger::begin(at(0));
     ledger.add(key(0), at(1));
     ledger.add(key(1), at(1));
-    let mut next = restored(&ledger.take_mark(at(1000), None));
+    let mut next = restore_next(&ledger.take_mark(at(1000), None));
     let id = notice_id("uid", "0");
     assert!(next.may_be_due(&id, at(1)) && !next.may_be_due(&notice_id("uid", "7"), at(1)));
     next.add(key(0), at(1));
-    let mut third = restored(&next.take_mark(at(1001), None));
+    let mut third = restore_next(&next.take_mark(at(1001), None));
     assert!(third.is_due(&key(0), at(1)) && third.is_due(&key(1), at(1)));
     assert_eq!(next.forget_unseen(), 1);
     assert!(!next.is_due(&key(1), at(1)));
     third.add(key(0), at(1));
     third.settle(&key(0));
-    assert!(!restored(&third.take_mark(at(1002), None)).is_due(&key(0), at(1)));
+    assert!(!restore_next(&third.take_mark(at(1002), None)).is_due(&key(0), at(1)));
 }
 
 #[test]
@@ -78,11 +78,11 @@ fn both_lists_of_a_flood_have_at_most_500_keys() {
     }
     let mark = ledger.take_mark(at(3001), None);
     assert!(mark.open.len() <= MAX_KEYS && mark.ahead.len() <= MAX_KEYS, "{} {}", mark.open.len(), mark.ahead.len());
-    let next = restored(&mark);
+    let next = restore_next(&mark);
     let lost = (0..3000).step_by(3).filter(|number| !next.is_due(&key(*number), at(1 + *number as u64))).count();
     assert_eq!(lost, 0, "none that waits");
-    let of_one_object = serde_json::to_string(&mark).unwrap().len() * crate::config::MAX_CHANNELS;
-    assert!(of_one_object < 1024 * 1024, "{of_one_object} bytes are too many for one ConfigMap");
+    let bytes = serde_json::to_string(&mark).unwrap().len() * crate::config::MAX_CHANNELS;
+    assert!(bytes < 1024 * 1024, "{bytes} bytes are too many for one ConfigMap");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_burst_that_is_delivered_at_once_is_not_repeated() {
         ledger.add(key(number), at(100).after(Duration::from_millis(number as u64)));
         ledger.settle(&key(number));
     }
-    let next = restored(&ledger.take_mark(at(110), None));
+    let next = restore_next(&ledger.take_mark(at(110), None));
     let due = |number: &usize| next.is_due(&key(*number), at(100).after(Duration::from_millis(*number as u64)));
     assert_eq!((0..3000).filter(due).count(), 0);
 }
@@ -126,8 +126,8 @@ fn stored_watermark_goes_back_if_too_many_deliveries_are_open() {
     ledger.add(key(9000), at(550));
     ledger.settle(&key(9000));
     let mark = ledger.take_mark(at(1001), None);
-    assert_eq!((mark.through, mark.open.len()), (before(at(501)), MAX_KEYS));
-    let next = restored(&mark);
+    assert_eq!((mark.through, mark.open.len()), (last_millisecond_before(at(501)), MAX_KEYS));
+    let next = restore_next(&mark);
     assert_eq!(
         (0..600).filter(|number| !next.is_due(&key(*number), at(1 + *number as u64))).count(),
         0,
@@ -140,7 +140,7 @@ fn stored_watermark_goes_back_if_too_many_deliveries_are_open() {
 }
 
 #[test]
-fn a_state_that_is_loaded_late_is_joined_with_that_of_this_process() {
+fn state_that_is_loaded_late_is_added_to_the_state_of_this_process() {
     let mut earlier = Ledger::begin(at(0));
     (0..3).for_each(|number| earlier.add(key(number), at(100)));
     earlier.settle(&key(2));
@@ -161,7 +161,7 @@ fn unchanged_state_is_not_stored() {
     let mut ledger = Ledger::begin(at(0));
     assert!(ledger.is_changed(), "a new channel has to be stored");
     let mark = ledger.take_mark(at(0), None);
-    assert!(!ledger.is_changed() && !restored(&mark).is_changed());
+    assert!(!ledger.is_changed() && !restore_next(&mark).is_changed());
     ledger.settle(&key(0));
     assert!(!ledger.is_changed(), "it is not known");
 }
@@ -184,25 +184,25 @@ fn messages_are_in_objects_of_500_and_the_oldest_are_forgotten() {
 }
 
 #[test]
-fn messages_that_are_loaded_late_come_before_those_of_this_process() {
+fn messages_that_are_loaded_late_replace_no_message_of_this_process() {
     let handle = |text: &str| MessageHandle(text.to_owned());
-    let mut before = Handles::default();
-    (0..3).for_each(|number| before.put("slack", &key(number), handle("earlier")));
+    let mut earlier = Handles::default();
+    (0..3).for_each(|number| earlier.put("slack", &key(number), handle("earlier")));
     let mut handles = Handles::default();
     handles.put("slack", &key(2), handle("new"));
-    handles.adopt(std::iter::from_fn(|| before.take_changed()).collect());
+    handles.adopt(std::iter::from_fn(|| earlier.take_changed()).collect());
     let found: Vec<_> = (0..4).map(|number| handles.get("slack", &key(number)).map(|found| found.0)).collect();
     assert_eq!(found, [Some("earlier".to_owned()), Some("earlier".to_owned()), Some("new".to_owned()), None]);
     assert_eq!(handles.take_changed().map(|(number, shard)| (number, shard.len())), Some((0, 3)));
 }
 
 #[test]
-fn messages_of_an_earlier_process_are_found_and_new_ones_go_where_room_is() {
-    let mut before = Handles::default();
+fn messages_of_an_earlier_process_are_restored_and_new_ones_are_added_to_an_object_with_room() {
+    let mut earlier = Handles::default();
     for number in 0..SHARD + 3 {
-        before.put("slack", &key(number), MessageHandle(number.to_string()));
+        earlier.put("slack", &key(number), MessageHandle(number.to_string()));
     }
-    let stored = std::iter::from_fn(|| before.take_changed()).collect();
+    let stored = std::iter::from_fn(|| earlier.take_changed()).collect();
     let mut next = Handles::restore(stored);
     assert_eq!(next.get("slack", &key(7)), Some(MessageHandle("7".to_owned())));
     next.put("slack", &key(9000), MessageHandle("new".to_owned()));

@@ -9,13 +9,13 @@ use signoff_notify::slack::SlackChannel;
 use signoff_notify::{Channel, Notice, NoticeEvent, Recipient};
 use wiremock::ResponseTemplate;
 
-use super::webhooks::sent;
+use super::webhooks::send;
 use super::{Receiver, client, notice};
 
 /// The fields with URLs of the operator, which contain no untrusted text.
 const NO_TEXT: [&str; 6] = ["url", "href", "link", "resume_url", "$schema", "contentType"];
 
-/// The parts of texts that no channel may get.
+/// The parts of text that must be escaped in every channel.
 const HARMFUL: [&str; 18] = [
     "://",
     "evil.com",
@@ -59,7 +59,8 @@ fn hostile_texts() -> Vec<String> {
     texts.map(str::to_owned).into_iter().chain(long).collect()
 }
 
-fn hostile(text: &str) -> Notice {
+/// Returns a notice whose texts are all `text`.
+fn hostile_notice(text: &str) -> Notice {
     let text = || Some(text.to_owned());
     Notice {
         namespace: text().unwrap(),
@@ -75,30 +76,31 @@ fn hostile(text: &str) -> Notice {
     }
 }
 
-/// Adds all texts of a JSON value that people may see.
-fn collect(value: &Value, texts: &mut Vec<String>) {
+/// Adds the texts of a JSON value that people may see to `texts`.
+fn collect_texts(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) => texts.push(text.clone()),
-        Value::Array(items) => items.iter().for_each(|item| collect(item, texts)),
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, texts)),
         Value::Object(fields) => {
             let shown = fields.iter().filter(|(name, _)| !NO_TEXT.contains(&name.as_str()));
-            shown.for_each(|(_, value)| collect(value, texts));
+            shown.for_each(|(_, value)| collect_texts(value, texts));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Asserts that no text of a body contains one of `parts` or has more than `most` UTF-16 code units.
+/// Asserts that no text of a body contains one of `parts` or of [`HARMFUL`], or has more than `max_units` UTF-16 code
+/// units.
 #[track_caller]
-fn is_harmless(body: &Value, parts: &[&str], most: usize) {
+fn assert_harmless(body: &Value, parts: &[&str], max_units: usize) {
     let mut texts = Vec::new();
-    collect(body, &mut texts);
+    collect_texts(body, &mut texts);
     assert!(texts.len() > 4, "{body}");
     for text in texts {
         for part in parts.iter().chain(&HARMFUL) {
             assert!(!text.contains(part), "{part:?} in {text}");
         }
-        assert!(text.encode_utf16().count() <= most, "{} units", text.encode_utf16().count());
+        assert!(text.encode_utf16().count() <= max_units, "{} units", text.encode_utf16().count());
     }
 }
 
@@ -107,13 +109,13 @@ async fn slack_gets_plain_text_without_mentions_and_links() {
     for text in hostile_texts() {
         let slack = Receiver::start().await;
         let ok = json!({"ok": true, "channel": "C1", "ts": "1.2"});
-        slack.answers("/chat.postMessage", ResponseTemplate::new(200).set_body_json(ok)).await;
-        let token_file = slack.secret("token", "xoxb-1");
+        slack.set_answer("/chat.postMessage", ResponseTemplate::new(200).set_body_json(ok)).await;
+        let token_file = slack.write_secret("token", "xoxb-1");
         let settings = SlackConfig { token_file, channel: "C1".into(), direct_messages: false, api: None };
         let channel = SlackChannel::new(settings, client()).with_api(slack.server.uri());
-        channel.send(&hostile(&text), &Recipient::Channel, None).await.unwrap();
+        channel.send(&hostile_notice(&text), &Recipient::Channel, None).await.unwrap();
         let body = slack.bodies("/chat.postMessage").await.remove(0);
-        is_harmless(&body, &["<", ">", "&"], 3_000);
+        assert_harmless(&body, &["<", ">", "&"], 3_000);
         let blocks = body["blocks"].as_array().unwrap();
         let sections = blocks.iter().filter(|block| block["type"] == "section");
         assert!(sections.map(|block| &block["text"]["type"]).all(|kind| kind == "plain_text"), "{body}");
@@ -123,8 +125,8 @@ async fn slack_gets_plain_text_without_mentions_and_links() {
 #[tokio::test]
 async fn teams_gets_runs_of_text_without_markdown() {
     for text in hostile_texts() {
-        let body = sent(&hostile(&text), WebhookFormat::Teams).await;
-        is_harmless(&body, &["<", ">", "&", "[", "]", "`", "{{", "${", "@{"], 4_000);
+        let body = send(&hostile_notice(&text), WebhookFormat::Teams).await;
+        assert_harmless(&body, &["<", ">", "&", "[", "]", "`", "{{", "${", "@{"], 4_000);
         let written = body.to_string();
         assert!(!written.contains("\"TextBlock\"") && written.contains("\"TextRun\""), "{written}");
         assert!(!written.contains("FactSet") && written.len() < 28 * 1024, "{} bytes", written.len());
@@ -135,7 +137,7 @@ async fn teams_gets_runs_of_text_without_markdown() {
 async fn webhooks_get_text_that_is_harmless_in_a_chat_or_a_page() {
     for text in hostile_texts() {
         for format in [WebhookFormat::Standard, WebhookFormat::S1, WebhookFormat::CloudEvents] {
-            is_harmless(&sent(&hostile(&text), format).await, &["<", ">", "&"], 16_000);
+            assert_harmless(&send(&hostile_notice(&text), format).await, &["<", ">", "&"], 16_000);
         }
     }
 }
@@ -144,13 +146,13 @@ async fn webhooks_get_text_that_is_harmless_in_a_chat_or_a_page() {
 async fn pagerduty_gets_text_and_no_further_field() {
     for text in hostile_texts() {
         let pagerduty = Receiver::start().await;
-        pagerduty.answers("/v2/enqueue", ResponseTemplate::new(202)).await;
-        let settings = PagerDutyConfig { routing_key_file: pagerduty.secret("key", "k"), api: None };
+        pagerduty.set_answer("/v2/enqueue", ResponseTemplate::new(202)).await;
+        let settings = PagerDutyConfig { routing_key_file: pagerduty.write_secret("key", "k"), api: None };
         let api = format!("{}/v2/enqueue", pagerduty.server.uri());
         let channel = PagerDutyChannel::new(settings, client()).with_api(api);
-        channel.send(&hostile(&text), &Recipient::Channel, None).await.unwrap();
+        channel.send(&hostile_notice(&text), &Recipient::Channel, None).await.unwrap();
         let body = pagerduty.bodies("/v2/enqueue").await.remove(0);
-        is_harmless(&body, &["<", ">", "&"], 3_000);
+        assert_harmless(&body, &["<", ">", "&"], 3_000);
         assert_eq!(body["routing_key"], "k");
         assert!(body["payload"]["summary"].as_str().unwrap().chars().count() <= 1_024);
     }

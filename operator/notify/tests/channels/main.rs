@@ -29,13 +29,13 @@ impl Receiver {
         Self { server: MockServer::start().await, secrets: TempDir::new().unwrap() }
     }
 
-    /// Sets the answer to requests to a path.
-    async fn answers(&self, path: &str, answer: ResponseTemplate) {
+    /// Sets the answer to POST requests to a path.
+    async fn set_answer(&self, path: &str, answer: ResponseTemplate) {
         Mock::given(matchers::method("POST")).and(matchers::path(path)).respond_with(answer).mount(&self.server).await;
     }
 
     /// Writes a secret, and returns the path of its file.
-    fn secret(&self, name: &str, text: &str) -> PathBuf {
+    fn write_secret(&self, name: &str, text: &str) -> PathBuf {
         let file = self.secrets.path().join(name);
         std::fs::write(&file, text).unwrap();
         file
@@ -78,9 +78,9 @@ fn notice(event: NoticeEvent) -> Notice {
 
 /// Asserts that an error contains none of `secrets` and no address.
 #[track_caller]
-fn tells_no_secret(error: &SendError, secrets: &[&str]) {
-    let said = format!("{error:?}");
+fn assert_no_secret(error: &SendError, secrets: &[&str]) {
+    let message = format!("{error:?}");
     for secret in secrets.iter().chain(&["127.0.0.1", "://", "localhost"]) {
-        assert!(!said.contains(secret), "{secret} in {said}");
+        assert!(!message.contains(secret), "{secret} in {message}");
     }
 }

@@ -6,13 +6,13 @@ use signoff_notify::pagerduty::PagerDutyChannel;
 use signoff_notify::{Channel, NoticeEvent, Recipient, SendError};
 use wiremock::ResponseTemplate;
 
-use super::{Receiver, client, notice, tells_no_secret};
+use super::{Receiver, client, notice, assert_no_secret};
 
 const KEY: &str = "0123456789SECRET0123456789abcdef";
 const ENQUEUE: &str = "/v2/enqueue";
 
 fn channel(pagerduty: &Receiver) -> PagerDutyChannel {
-    let settings = PagerDutyConfig { routing_key_file: pagerduty.secret("key", KEY), api: None };
+    let settings = PagerDutyConfig { routing_key_file: pagerduty.write_secret("key", KEY), api: None };
     PagerDutyChannel::new(settings, client()).with_api(format!("{}{ENQUEUE}", pagerduty.server.uri()))
 }
 
@@ -20,7 +20,7 @@ fn channel(pagerduty: &Receiver) -> PagerDutyChannel {
 async fn incident_is_opened_and_resolved_with_one_key() {
     let pagerduty = Receiver::start().await;
     let accepted = json!({"status": "success", "message": "Event processed", "dedup_key": "c0ffee"});
-    pagerduty.answers(ENQUEUE, ResponseTemplate::new(202).set_body_json(accepted)).await;
+    pagerduty.set_answer(ENQUEUE, ResponseTemplate::new(202).set_body_json(accepted)).await;
     let channel = channel(&pagerduty);
     for event in [
         NoticeEvent::Asked,
@@ -56,9 +56,9 @@ async fn refused_event_is_final_and_a_full_queue_is_not() {
         (ResponseTemplate::new(500), false),
     ] {
         let pagerduty = Receiver::start().await;
-        pagerduty.answers(ENQUEUE, answer).await;
+        pagerduty.set_answer(ENQUEUE, answer).await;
         let error = channel(&pagerduty).send(&notice(NoticeEvent::Asked), &Recipient::Channel, None).await.unwrap_err();
-        tells_no_secret(&error, &["SECRET", "enqueue"]);
+        assert_no_secret(&error, &["SECRET", "enqueue"]);
         assert_eq!(matches!(error, SendError::Dead { .. }), is_dead, "{error:?}");
     }
 }

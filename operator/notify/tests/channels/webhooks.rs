@@ -11,35 +11,36 @@ use signoff_notify::webhook::WebhookChannel;
 use signoff_notify::{Channel, Notice, NoticeEvent, Recipient, SendError};
 use wiremock::ResponseTemplate;
 
-use super::{Receiver, client, notice, tells_no_secret};
+use super::{Receiver, client, notice, assert_no_secret};
 
 const HOOK: &str = "/hooks/SECRET-PATH";
 const KEY: [u8; 32] = *b"0123456789SECRET0123456789SECRET";
 
 pub(crate) fn channel(receiver: &Receiver, format: WebhookFormat) -> WebhookChannel {
-    let url_file = receiver.secret("url", &format!("{}{HOOK}?sig=SECRET\n", receiver.server.uri()));
-    let secret_file = Some(receiver.secret("secret", &format!("whsec_{}", STANDARD.encode(KEY))));
+    let url_file = receiver.write_secret("url", &format!("{}{HOOK}?sig=SECRET\n", receiver.server.uri()));
+    let secret_file = Some(receiver.write_secret("secret", &format!("whsec_{}", STANDARD.encode(KEY))));
     let now = notice(NoticeEvent::Asked).at;
     let settings = WebhookConfig { url_file, secret_file, format };
     WebhookChannel::new(settings, client(), Arc::new(move || now.timestamp()))
 }
 
-pub(crate) async fn receiver() -> Receiver {
+/// Starts a receiver that accepts every notice.
+pub(crate) async fn start_receiver() -> Receiver {
     let receiver = Receiver::start().await;
-    receiver.answers(HOOK, ResponseTemplate::new(202)).await;
+    receiver.set_answer(HOOK, ResponseTemplate::new(202)).await;
     receiver
 }
 
 /// Sends one notice, and returns the body of the request.
-pub(crate) async fn sent(notice: &Notice, format: WebhookFormat) -> serde_json::Value {
-    let receiver = receiver().await;
+pub(crate) async fn send(notice: &Notice, format: WebhookFormat) -> serde_json::Value {
+    let receiver = start_receiver().await;
     assert_eq!(channel(&receiver, format).send(notice, &Recipient::Channel, None).await, Ok(None));
     receiver.bodies(HOOK).await.remove(0)
 }
 
 #[tokio::test]
 async fn a_webhook_is_signed_over_its_id_time_and_body() {
-    let receiver = receiver().await;
+    let receiver = start_receiver().await;
     let asked = notice(NoticeEvent::Asked);
     channel(&receiver, WebhookFormat::Standard).send(&asked, &Recipient::Channel, None).await.unwrap();
     let request = receiver.server.received_requests().await.unwrap().remove(0);
@@ -52,7 +53,7 @@ async fn a_webhook_is_signed_over_its_id_time_and_body() {
 
 #[tokio::test]
 async fn standard_webhooks_have_a_type_a_time_and_data() {
-    let body = sent(&notice(NoticeEvent::Asked), WebhookFormat::Standard).await;
+    let body = send(&notice(NoticeEvent::Asked), WebhookFormat::Standard).await;
     assert_eq!((&body["type"], &body["timestamp"]), (&json!("approval.asked"), &json!("2026-11-28T09:00:00Z")));
     assert_eq!(body["data"]["correlationId"], "c0ffee");
     assert_eq!(body["data"]["approval"], "refund-7-pay-0123456789");
@@ -60,8 +61,8 @@ async fn standard_webhooks_have_a_type_a_time_and_data() {
 }
 
 #[tokio::test]
-async fn the_payload_of_the_strands_cli_has_its_fields() {
-    let body = sent(&notice(NoticeEvent::Asked), WebhookFormat::S1).await;
+async fn format_s1_has_the_fields_of_the_strands_cli() {
+    let body = send(&notice(NoticeEvent::Asked), WebhookFormat::S1).await;
     assert_eq!(body["session_id"], "prod.refund-7-pay-0123456789");
     assert_eq!(body["workflow_name"], "refund-7");
     assert_eq!(body["prompt"], "Decision needed: pay of prod/refund-7");
@@ -73,7 +74,7 @@ async fn the_payload_of_the_strands_cli_has_its_fields() {
 
 #[tokio::test]
 async fn a_cloud_event_has_every_required_attribute() {
-    let body = sent(&notice(NoticeEvent::Taken), WebhookFormat::CloudEvents).await;
+    let body = send(&notice(NoticeEvent::Taken), WebhookFormat::CloudEvents).await;
     assert_eq!((&body["specversion"], &body["type"]), (&json!("1.0"), &json!("dev.signoff.approval.taken")));
     assert_eq!(body["id"], "0123456789abcdef-Taken");
     assert_eq!(body["source"], "/namespaces/prod/workflows/refund-7");
@@ -83,7 +84,7 @@ async fn a_cloud_event_has_every_required_attribute() {
 
 #[tokio::test]
 async fn teams_gets_a_card_with_a_link_of_the_operator() {
-    let body = sent(&notice(NoticeEvent::Asked), WebhookFormat::Teams).await;
+    let body = send(&notice(NoticeEvent::Asked), WebhookFormat::Teams).await;
     let card = &body["attachments"][0]["content"];
     assert_eq!((&body["type"], &card["type"]), (&json!("message"), &json!("AdaptiveCard")));
     assert_eq!(card["body"][0]["inlines"][0]["text"], "Decision needed: pay of prod/refund-7");
@@ -92,7 +93,7 @@ async fn teams_gets_a_card_with_a_link_of_the_operator() {
 }
 
 #[tokio::test]
-async fn answers_of_receivers_are_final_or_temporary_without_a_secret() {
+async fn error_is_final_or_temporary_by_the_answer_and_has_no_secret() {
     let cases = [
         (ResponseTemplate::new(400).set_body_string("sig=SECRET"), true, None),
         (ResponseTemplate::new(401), true, None),
@@ -105,11 +106,11 @@ async fn answers_of_receivers_are_final_or_temporary_without_a_secret() {
     ];
     for (answer, is_dead, wait) in cases {
         let receiver = Receiver::start().await;
-        receiver.answers(HOOK, answer).await;
-        receiver.answers("/elsewhere", ResponseTemplate::new(200)).await;
+        receiver.set_answer(HOOK, answer).await;
+        receiver.set_answer("/elsewhere", ResponseTemplate::new(200)).await;
         let channel = channel(&receiver, WebhookFormat::Standard);
         let error = channel.send(&notice(NoticeEvent::Asked), &Recipient::Channel, None).await.unwrap_err();
-        tells_no_secret(&error, &["SECRET", "sig=", "hooks"]);
+        assert_no_secret(&error, &["SECRET", "sig=", "hooks"]);
         let after = match &error {
             SendError::Dead { .. } => None,
             SendError::Later { after, .. } => *after,
@@ -122,7 +123,7 @@ async fn answers_of_receivers_are_final_or_temporary_without_a_secret() {
 
 #[tokio::test]
 async fn unreachable_or_refused_receiver_is_tried_again() {
-    for (url, said) in [
+    for (url, reason) in [
         ("http://127.0.0.1:9/SECRET", "no connection"),
         ("http://169.254.169.254/SECRET", "allowedAddresses"),
         ("SECRET", "not valid"),
@@ -130,9 +131,9 @@ async fn unreachable_or_refused_receiver_is_tried_again() {
     ] {
         let receiver = Receiver::start().await;
         let channel = channel(&receiver, WebhookFormat::Standard);
-        receiver.secret("url", url);
+        receiver.write_secret("url", url);
         let error = channel.send(&notice(NoticeEvent::Asked), &Recipient::Channel, None).await.unwrap_err();
-        assert!(matches!(&error, SendError::Later { why, .. } if why.contains(said)), "{error:?}");
-        tells_no_secret(&error, &["SECRET", "169.254"]);
+        assert!(matches!(&error, SendError::Later { why, .. } if why.contains(reason)), "{error:?}");
+        assert_no_secret(&error, &["SECRET", "169.254"]);
     }
 }
