@@ -192,8 +192,8 @@ fn build_service(
     })
 }
 
-/// Updates the progress of a connection after an answer: a stream of events frees the place of the connection, and after
-/// any other answer the connection waits for its peer again. Returns whether another request can follow.
+/// Updates the progress of a connection after an answer: a stream of events frees the place of the connection, and
+/// after any other answer the connection waits for its peer again. Returns whether another request can follow.
 fn note_answer(progress: &ConnectionProgress, response: &Response) -> bool {
     let content_type = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if content_type.is_some_and(|value| value.starts_with(b"text/event-stream")) {

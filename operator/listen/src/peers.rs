@@ -200,8 +200,8 @@ impl ConnectionProgress {
         drop(previous);
     }
 
-    /// Frees the place of the connection, because its answer is a stream of events. The handler of the stream bounds the
-    /// number of streams.
+    /// Frees the place of the connection, because its answer is a stream of events. The handler of the stream bounds
+    /// the number of streams.
     pub(crate) fn free_place(&self) {
         drop(self.lock().place.take());
     }

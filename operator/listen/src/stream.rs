@@ -19,8 +19,8 @@ use crate::{Limits, peers::ConnectionProgress};
 /// The number of bytes that a peer must read of an answer within [`Limits::answer`].
 const MIN_READ_BYTES: usize = 16 * 1024;
 
-/// The size of the buffer in which the system keeps unread bytes of an answer, in bytes. The system doubles this number.
-/// With a larger buffer it takes minutes until a peer that reads slowly or not at all is noticed.
+/// The size of the buffer in which the system keeps unread bytes of an answer, in bytes. The system doubles this
+/// number. With a larger buffer it takes minutes until a peer that reads slowly or not at all is noticed.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// A connection that ends with an error if its peer is late.

@@ -266,22 +266,22 @@ impl Config {
         let value = yaml::read(text).map_err(|why| ConfigError::new("notifications", why))?;
         let raw: Option<RawConfig> = deserialize("notifications", value)?;
         let RawConfig { inbox, allowed_addresses, channels, people, routes } = raw.unwrap_or_default();
-        let inbox = inbox.map(|inbox| public_url(&inbox)).transpose()?;
-        let allowed_addresses = allowed_addresses.iter().enumerate().map(|(at, text)| read_allowed(at, text));
+        let inbox = inbox.map(|inbox| parse_inbox(&inbox)).transpose()?;
+        let allowed_addresses = allowed_addresses.iter().enumerate().map(|(index, text)| read_allowed(index, text));
         let allowed_addresses = allowed_addresses.collect::<Result<_, _>>()?;
         check_number("channels", channels.len(), MAX_CHANNELS)?;
         check_number("routes", routes.len(), MAX_ROUTES)?;
-        let channels = channels.into_iter().enumerate().map(|(at, value)| ChannelConfig::read(at, value));
+        let channels = channels.into_iter().enumerate().map(|(index, value)| ChannelConfig::read(index, value));
         let channels = channels.collect::<Result<Vec<_>, _>>()?;
         let mut names = BTreeSet::new();
-        for (at, channel) in channels.iter().enumerate() {
+        for (index, channel) in channels.iter().enumerate() {
             if !names.insert(channel.name.as_str()) {
                 let problem = "duplicate name; give each channel its own";
-                return Err(ConfigError::new(format!("channels[{at}].name"), problem));
+                return Err(ConfigError::new(format!("channels[{index}].name"), problem));
             }
         }
         let people = people.map(PeopleConfig::read).transpose()?.unwrap_or_default();
-        let routes = routes.into_iter().enumerate().map(|(at, value)| Route::read(at, value, &names));
+        let routes = routes.into_iter().enumerate().map(|(index, value)| Route::read(index, value, &names));
         let routes = routes.collect::<Result<_, _>>()?;
         Ok(Self { inbox, allowed_addresses, channels, people, routes })
     }
@@ -289,17 +289,17 @@ impl Config {
     /// Returns the files that the configuration names, each with the path of its field.
     #[must_use]
     pub fn files(&self) -> Vec<(String, &PathBuf)> {
-        let of_channels = self.channels.iter().enumerate().flat_map(|(at, channel)| {
-            channel.files().into_iter().map(move |(field, file)| (format!("channels[{at}].{field}"), file))
+        let channel_files = self.channels.iter().enumerate().flat_map(|(index, channel)| {
+            channel.files().into_iter().map(move |(field, file)| (format!("channels[{index}].{field}"), file))
         });
-        let of_people = self.people.file.iter().map(|file| ("people.file".to_owned(), file));
-        of_channels.chain(of_people).collect()
+        let people_file = self.people.file.iter().map(|file| ("people.file".to_owned(), file));
+        channel_files.chain(people_file).collect()
     }
 }
 
 impl ChannelConfig {
-    fn read(at: usize, value: Value) -> Result<Self, ConfigError> {
-        let field = format!("channels[{at}]");
+    fn read(index: usize, value: Value) -> Result<Self, ConfigError> {
+        let field = format!("channels[{index}]");
         let raw: RawChannel = deserialize(&field, value)?;
         let RawChannel { name, authors, namespaces, details, slack, smtp, webhook, pagerduty } = raw;
         if !names::is_label(&name) {
@@ -328,7 +328,7 @@ impl ChannelConfig {
     }
 
     fn files(&self) -> Vec<(&'static str, &PathBuf)> {
-        let named = match &self.kind {
+        let files = match &self.kind {
             ChannelKind::Slack(slack) => vec![("slack.tokenFile", Some(&slack.token_file))],
             ChannelKind::Smtp(smtp) => {
                 vec![("smtp.userFile", smtp.user_file.as_ref()), ("smtp.passwordFile", smtp.password_file.as_ref())]
@@ -338,7 +338,7 @@ impl ChannelConfig {
             }
             ChannelKind::PagerDuty(pagerduty) => vec![("pagerduty.routingKeyFile", Some(&pagerduty.routing_key_file))],
         };
-        named.into_iter().filter_map(|(field, file)| Some((field, file?))).collect()
+        files.into_iter().filter_map(|(field, file)| Some((field, file?))).collect()
     }
 
     /// Whether the channel sends many notices within a minute as one. Channels for machines send each notice.
@@ -422,17 +422,17 @@ impl PeopleConfig {
     fn read(value: Value) -> Result<Self, ConfigError> {
         let RawPeople { file, users_are_emails } = deserialize("people", value)?;
         let domains = users_are_emails.map(|emails| emails.domains).unwrap_or_default();
-        if let Some(at) = domains.iter().position(|domain| !is_domain(domain)) {
+        if let Some(index) = domains.iter().position(|domain| !is_domain(domain)) {
             let problem = "not a domain; write it as in example.com";
-            return Err(ConfigError::new(format!("people.usersAreEmails.domains[{at}]"), problem));
+            return Err(ConfigError::new(format!("people.usersAreEmails.domains[{index}]"), problem));
         }
         Ok(Self { file, domains })
     }
 }
 
 impl Route {
-    fn read(at: usize, value: Value, channels: &BTreeSet<&str>) -> Result<Self, ConfigError> {
-        let field = format!("routes[{at}]");
+    fn read(index: usize, value: Value, channels: &BTreeSet<&str>) -> Result<Self, ConfigError> {
+        let field = format!("routes[{index}]");
         let RawRoute { namespaces, gate_types, events, to } = deserialize(&field, value)?;
         if to.is_empty() {
             return Err(ConfigError::new(format!("{field}.to"), "is empty; name at least one channel"));
@@ -449,31 +449,32 @@ impl Route {
 }
 
 fn deserialize<T: DeserializeOwned>(field: &str, value: Value) -> Result<T, ConfigError> {
-    yaml::typed(value).map_err(|why| ConfigError::new(field, why))
+    yaml::convert(value).map_err(|why| ConfigError::new(field, why))
 }
 
-fn check_number(field: &str, number: usize, most: usize) -> Result<(), ConfigError> {
-    if number <= most {
+fn check_number(field: &str, number: usize, max: usize) -> Result<(), ConfigError> {
+    if number <= max {
         return Ok(());
     }
-    Err(ConfigError::new(field, format!("has {number} entries; at most {most} are possible")))
+    Err(ConfigError::new(field, format!("has {number} entries; at most {max} are possible")))
 }
 
-fn public_url(text: &str) -> Result<Url, ConfigError> {
-    let wrong = |problem: &str| ConfigError::new("inbox", problem);
-    let url: Url = text.parse().map_err(|_| wrong("not a URL; write it as in https://signoff.example.com"))?;
+/// Parses the URL of the inbox, which is an origin with TLS.
+fn parse_inbox(text: &str) -> Result<Url, ConfigError> {
+    let invalid = |problem: &str| ConfigError::new("inbox", problem);
+    let url: Url = text.parse().map_err(|_| invalid("not a URL; write it as in https://signoff.example.com"))?;
     if url.host().is_none() {
-        return Err(wrong("has no host; write it as in https://signoff.example.com"));
+        return Err(invalid("has no host; write it as in https://signoff.example.com"));
     }
     let is_safe = is_safe(&url);
     let is_origin = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
     if !is_safe || !is_origin || !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("must be an origin with TLS and without a path, as in https://signoff.example.com"));
+        return Err(invalid("must be an origin with TLS and without a path, as in https://signoff.example.com"));
     }
     Ok(url)
 }
 
-/// Checks the URL of a service in place of the usual one: a token is sent to it.
+/// Checks a configured URL of a service, to which a token is sent. `example`: a valid URL, for the error message.
 fn check_api(field: &str, api: Option<&str>, example: &str) -> Result<(), ConfigError> {
     let Some(api) = api else { return Ok(()) };
     let url = api.parse::<Url>().ok().filter(is_safe);
@@ -488,7 +489,7 @@ fn check_api(field: &str, api: Option<&str>, example: &str) -> Result<(), Config
     Err(ConfigError::new(format!("{field}.api"), problem))
 }
 
-/// Whether requests to a URL cannot be read on the way: they use TLS, or stay on this machine.
+/// Whether requests to a URL use TLS or stay on this machine, so that no other machine can read them.
 fn is_safe(url: &Url) -> bool {
     let is_loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -499,19 +500,19 @@ fn is_safe(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_loopback)
 }
 
-/// Reads an entry of `allowedAddresses`. An entry that covers addresses which stay closed to channels is an error.
-fn read_allowed(at: usize, text: &str) -> Result<Allowed, ConfigError> {
-    let wrong = |problem: String| ConfigError::new(format!("allowedAddresses[{at}]"), problem);
+/// Parses an entry of `allowedAddresses`. A network within a range that is always closed to channels is an error.
+fn read_allowed(index: usize, text: &str) -> Result<Allowed, ConfigError> {
+    let invalid = |problem: String| ConfigError::new(format!("allowedAddresses[{index}]"), problem);
     let allowed: Allowed = text.parse().map_err(|_| {
         let forms =
             "a network (10.0.0.0/24), an address (10.0.0.25, 10.0.0.25:465), or a name and port (relay.internal:465)";
-        wrong(format!("not an address to allow; write {forms}"))
+        invalid(format!("not an address to allow; write {forms}"))
     })?;
     if let Allowed::Network { network, .. } = &allowed {
-        let around = IPV4.iter().chain(IPV6).filter(|range| network.is_within(&range.network));
-        let nearest = around.max_by_key(|range| range.network.prefix());
+        let covering = IPV4.iter().chain(IPV6).filter(|range| network.is_within(&range.network));
+        let nearest = covering.max_by_key(|range| range.network.prefix());
         if let Some(range) = nearest.filter(|range| range.is_closed()) {
-            return Err(wrong(format!("is {}; no channel reaches one", range.class.what)));
+            return Err(invalid(format!("is {}; no channel reaches one", range.class.what)));
         }
     }
     Ok(allowed)

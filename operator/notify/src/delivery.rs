@@ -7,6 +7,7 @@
 mod derived;
 mod hold;
 mod pending;
+mod reload;
 mod standing;
 mod state_store;
 
@@ -27,10 +28,10 @@ use tokio::{
 
 use crate::{
     channel::{Channel, MessageHandle, SendError},
-    config::{ChannelConfig, Config, ConfigError, ConfigFile, FileState, LoadedConfig, NamespaceLabels},
+    config::{ChannelConfig, Config, ConfigFile, FileState, LoadedConfig, NamespaceLabels},
     failures::Failures,
     notice::Notice,
-    queue::{Expired, Finished, LaneId, Limits, Queue, Start},
+    queue::{Expired, Finished, LaneId, Queue, Start},
     routes::{self, DeliveryKey, Occasion},
     state::{Handles, Ledger, Mark},
 };
@@ -42,7 +43,7 @@ pub use standing::{ChangedApprovals, NoticeStanding};
 pub use state_store::{StateStore, StoredState};
 
 /// The longest time of one attempt.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time between two reads of the administrator's files. The kubelet replaces mounted files without informing the
 /// process.
 const BETWEEN_READS: Duration = Duration::from_secs(10);
@@ -132,7 +133,7 @@ struct Inner {
     is_configured: bool,
     /// The Approvals whose condition may have to change.
     changed: ChangedApprovals,
-    /// The runs whose deletion waits for their notices, by namespace and name, with the time at which the wait began.
+    /// The runs whose deletion waits for their notices, by namespace and name, with the start of the wait.
     awaited: BTreeMap<(String, String), Moment>,
     lines: BTreeMap<String, Line>,
     /// The stored states of channels that are not configured yet.
@@ -231,8 +232,8 @@ impl Notices {
         self.changed.notify_one();
     }
 
-    /// Whether a notice of a run waits to be delivered. If so, [`Self::take_changed`] names the run once its last
-    /// notice is delivered or given up.
+    /// Whether a notice of a run waits to be delivered. If so, remembers the run: [`Self::take_changed`] returns the
+    /// run after its last notice is delivered or given up.
     #[must_use]
     pub fn are_waiting(&self, namespace: &str, run: &str) -> bool {
         let now = self.now();
@@ -264,78 +265,12 @@ impl Notices {
         self.lock_file().state(self.now())
     }
 
-    /// Reads the administrator's files again, and applies a changed configuration.
-    fn refresh(&self) {
-        let now = self.now();
-        let build = |loaded: &LoadedConfig| -> Result<BTreeMap<String, Arc<dyn Channel>>, ConfigError> {
-            let channels = loaded.config.channels.iter().enumerate();
-            let built = channels.map(|(at, channel)| {
-                let built = (self.parts.build)(channel, &loaded.config);
-                built
-                    .map(|built| (channel.name.clone(), built))
-                    .map_err(|why| ConfigError::new(format!("channels[{at}]"), why))
-            });
-            built.collect()
-        };
-        let refreshed = self.lock_file().refresh(now, build);
-        let Some((loaded, channels)) = refreshed else { return };
-        let mut inner = self.lock();
-        let Inner { lines, stored, loaded: loaded_before, .. } = &mut *inner;
-        lines.retain(|name, line| {
-            let is_kept = channels.contains_key(name);
-            if !is_kept && line.ledger.waiting() > 0 {
-                tracing::warn!(channel = name, waiting = line.ledger.waiting(), "the channel is no longer configured");
-            }
-            is_kept
-        });
-        let folds = |name: &str| {
-            let channel = loaded.config.channels.iter().find(|channel| channel.name == name);
-            let inbox = || loaded.config.inbox.as_ref().map(|inbox| inbox.to_string());
-            channel.filter(|channel| channel.folds()).map(|_| inbox())
-        };
-        let (before, after) = (Arc::clone(loaded_before), Arc::clone(&loaded));
-        let is_readable = |loaded: &LoadedConfig, name: &str| {
-            let channel = loaded.config.channels.iter().find(|channel| channel.name == name);
-            channel.filter(|channel| channel.has_details).map(|channel| channel.namespaces.clone())
-        };
-        for (name, channel) in channels {
-            let folds = folds(&name);
-            match lines.get_mut(&name) {
-                Some(line) => {
-                    line.channel = channel;
-                    line.queue.set_folds(folds);
-                    if is_readable(&before, &name) != is_readable(&after, &name) {
-                        line.queue.drop_details();
-                    }
-                    // Storing the mark advances the watermark. Otherwise the next process would send old events of
-                    // which this channel got no notice under the configuration before.
-                    line.ledger.mark_changed();
-                }
-                None => {
-                    let ledger = stored.remove(&name).map_or_else(|| Ledger::begin(now), Ledger::restore);
-                    let queue = Queue::new(Limits::default(), folds);
-                    let failures = Failures::default();
-                    lines.insert(name, Line { channel, queue, ledger, failures, failing_since: None });
-                }
-            }
-        }
-        // A channel that is configured again later starts without a state.
-        stored.clear();
-        inner.loaded = loaded;
-        inner.is_configured = true;
-        inner.changed.is_reloaded = true;
-        inner.catch_up(now, &*self.parts.count);
-        drop(inner);
-        self.news.notify_one();
-        self.changed.notify_one();
-        self.standings.notify_one();
-    }
-
     /// Sends notices until the future is dropped, which aborts all attempts.
     pub async fn run(self: Arc<Self>) {
         tokio::join!(self.deliver(), self.keep_state());
     }
 
+    /// Attempts deliveries and applies their results. Reads the files every [`BETWEEN_READS`]. Never returns.
     async fn deliver(&self) {
         let mut sending: JoinSet<SendResult> = JoinSet::new();
         let mut in_flight: HashMap<Id, (String, LaneId, Arc<Notice>)> = HashMap::new();
@@ -346,18 +281,18 @@ impl Notices {
                 self.give_up();
                 next_read = Instant::now() + BETWEEN_READS;
             }
-            let (attempts, due) = self.begin_attempts();
+            let (attempts, next_attempt) = self.begin_attempts();
             for Attempt { name, channel, start, earlier } in attempts {
                 let Start { lane, addressed } = start;
                 let notice = Arc::clone(&addressed.notice);
                 let task = sending.spawn(async move {
                     let sent = channel.send(&addressed.notice, &addressed.to, earlier.as_ref());
-                    let late = |_| SendError::Later { why: format!("no answer within {PATIENCE:?}"), after: None };
-                    timeout(PATIENCE, sent).await.map_err(late)?
+                    let timed_out = |_| SendError::Later { why: format!("no answer within {ATTEMPT_TIMEOUT:?}"), after: None };
+                    timeout(ATTEMPT_TIMEOUT, sent).await.map_err(timed_out)?
                 });
                 in_flight.insert(task.id(), (name, lane, notice));
             }
-            let wake = due.map_or(next_read, |due| wake_up(due, self.now()).min(next_read));
+            let wake = next_attempt.map_or(next_read, |moment| wake_up(moment, self.now()).min(next_read));
             tokio::select! {
                 Some(done) = sending.join_next_with_id() => {
                     let (id, result) = id_and_result(done);
@@ -371,26 +306,28 @@ impl Notices {
         }
     }
 
-    /// Returns the attempts that begin now, and the time at which a further attempt can begin without a new event.
+    /// Begins the attempts that can begin now, and returns them with the time at which a further attempt can begin
+    /// without a new event. Begins none while sending is stopped because of an invalid file.
     fn begin_attempts(&self) -> (Vec<Attempt>, Option<Moment>) {
         let now = self.now();
-        let (mut attempts, mut due) = (Vec::new(), None);
+        let (mut attempts, mut next_attempt) = (Vec::new(), None);
         if matches!(self.file_state(), FileState::Stopped { .. }) {
-            return (attempts, due);
+            return (attempts, next_attempt);
         }
         let mut inner = self.lock();
         let Inner { lines, handles, .. } = &mut *inner;
         for (name, line) in lines {
-            while let Some(start) = line.queue.next(now) {
+            while let Some(start) = line.queue.begin_next(now) {
                 let earlier = handles.get(name, &start.lane.handle_key());
                 attempts.push(Attempt { name: name.clone(), channel: Arc::clone(&line.channel), start, earlier });
             }
-            due = [due, line.queue.wake_at(now)].into_iter().flatten().min();
+            next_attempt = [next_attempt, line.queue.wake_at(now)].into_iter().flatten().min();
         }
-        (attempts, due)
+        (attempts, next_attempt)
     }
 
-    /// Gives up the deliveries that the channels have not attempted for a day.
+    /// Gives up the deliveries that the channels have not attempted for a day, and stops the waits for the notices of
+    /// runs after [`DELETION_WAITS`].
     fn give_up(&self) {
         let now = self.now();
         let (mut given_up, mut is_news) = (0, false);
@@ -417,6 +354,8 @@ impl Notices {
         }
     }
 
+    /// Applies the result of an attempt of the channel `name`: to its queue, to the state, to the metrics, and to the
+    /// Approvals and runs that wait for the notice.
     fn finish(&self, name: &str, lane: &LaneId, notice: &Notice, result: SendResult) {
         let now = self.now();
         let mut inner = self.lock();
@@ -466,8 +405,8 @@ impl Notices {
 }
 
 impl Inner {
-    /// Whether the state and the configuration are loaded. Before that it is unclear which derived events were sent
-    /// already.
+    /// Whether the state and the configuration are loaded. Until then it is unclear which derived events were already
+    /// sent.
     fn is_ready(&self) -> bool {
         self.is_loaded && self.is_configured
     }
@@ -518,7 +457,7 @@ impl Inner {
         is_news
     }
 
-    /// Joins the state that an earlier process stored with the state of this process.
+    /// Adds the state that an earlier process stored to the state of this process.
     fn adopt(&mut self, state: StoredState) {
         self.is_loaded = true;
         self.handles.adopt(state.handles);
@@ -540,7 +479,7 @@ impl Inner {
     }
 
     /// Queues the notices of the events that waited for the state and the configuration. After the recovery, also
-    /// counts the undelivered notices of deleted objects as lost.
+    /// counts the undelivered notices of deleted objects as lost. Does nothing before [`Self::is_ready`].
     fn catch_up(&mut self, now: Moment, count: &CountResult) {
         if !self.is_ready() {
             return;
@@ -562,8 +501,8 @@ impl Inner {
 }
 
 impl Line {
-    /// Settles deliveries that succeeded or were given up. Returns whether the condition of their Approval may have to
-    /// change.
+    /// Settles the deliveries `keys`, which succeeded or were given up. Returns whether the condition of the Approval
+    /// may have to change. `given_up`: the reason for giving up; `None`: the notice was delivered.
     fn settle(
         &mut self,
         lane: &LaneId,
@@ -581,9 +520,9 @@ impl Line {
 fn id_and_result(done: Result<(Id, SendResult), JoinError>) -> (Id, SendResult) {
     match done {
         Ok(done) => done,
-        Err(died) => {
+        Err(panicked) => {
             let why = "internal error in the channel; report this as a bug".to_owned();
-            (died.id(), Err(SendError::Later { why, after: None }))
+            (panicked.id(), Err(SendError::Later { why, after: None }))
         }
     }
 }

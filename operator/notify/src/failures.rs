@@ -81,6 +81,7 @@ impl Failures {
         self.by_lane.range(LaneId::first_about(correlation)..).take_while(move |(lane, _)| lane.is_about(correlation))
     }
 
+    /// Remembers a failure. Beyond [`MAX_FAILURES`], forgets a recovered one, or else the first one.
     fn insert(&mut self, lane: &LaneId, failure: Failure) {
         if self.by_lane.len() >= MAX_FAILURES && !self.by_lane.contains_key(lane) {
             let recovered = self.by_lane.iter().find(|(_, known)| **known == Failure::Recovered);
@@ -93,7 +94,7 @@ impl Failures {
     }
 }
 
-/// Whether the condition of an open Approval reports the failure of a notice. A notice that combines several events has
+/// Whether the condition of an open Approval reports the failure of a notice. A notice that replaces folded notices has
 /// no Approval.
 fn is_shown(notice: &Notice) -> bool {
     notice.approval.is_some() && notice.event.is_open()

@@ -129,35 +129,35 @@ impl MailChannel {
         Ok(Self { server, tls, from, to: settings.to, credentials, addresses })
     }
 
-    /// Resolves the name of the server, and returns the addresses that may be reached.
-    async fn reachable(&self) -> Result<Vec<SocketAddr>, SendError> {
+    /// Resolves the name of the server, and returns the allowed addresses. Fails if there is none.
+    async fn resolve(&self) -> Result<Vec<SocketAddr>, SendError> {
         let MailServer { host, port, .. } = &self.server;
         self.addresses.protected.settled().await;
         let literal: Option<IpAddr> = host.parse().ok();
-        let found: Vec<SocketAddr> = match literal {
+        let resolved: Vec<SocketAddr> = match literal {
             Some(address) => vec![SocketAddr::new(address, *port)],
             None => match tokio::net::lookup_host((host.as_str(), *port)).await {
-                Ok(found) => found.collect(),
+                Ok(resolved) => resolved.collect(),
                 Err(_) => return Err(later("the name of the server does not resolve")),
             },
         };
         let name = literal.is_none().then_some(host.as_str());
-        let may_be_reached =
+        let is_allowed =
             |address: &SocketAddr| self.addresses.check_address(address.ip(), Some(*port), name).is_ok();
-        let reachable: Vec<SocketAddr> = found.into_iter().filter(may_be_reached).collect();
-        if reachable.is_empty() {
+        let allowed: Vec<SocketAddr> = resolved.into_iter().filter(is_allowed).collect();
+        if allowed.is_empty() {
             return Err(later(
                 "the address of the server is refused; add it to notifications.allowedAddresses if it is meant (no entry opens a metadata service)",
             ));
         }
-        Ok(reachable)
+        Ok(allowed)
     }
 
     /// Connects with TLS to the first address that answers.
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
         let hello = ClientId::default();
         let mut failure = later("the name of the server has no address");
-        for address in self.reachable().await? {
+        for address in self.resolve().await? {
             let tls = (self.tls.clone(), self.server.is_tls_first);
             match stream::connect(address, CONNECT_TIMEOUT, tls, &hello).await {
                 Ok(connection) => return Ok(connection),
@@ -167,6 +167,7 @@ impl MailChannel {
         Err(failure)
     }
 
+    /// Connects, signs in if the channel has credentials, and sends a mail.
     async fn deliver(&self, message: &Message) -> Result<(), SendError> {
         let credentials = match &self.credentials {
             Some((user, password)) => {
@@ -201,22 +202,22 @@ impl Channel for MailChannel {
             }
             Recipient::Person(person) => person.as_str(),
         };
-        let thread = earlier.and_then(|handle| message_id_of(&handle.0));
-        let (message, id) = message(notice, &self.from, to, thread)?;
+        let thread = earlier.and_then(|handle| parse_message_id(&handle.0));
+        let (message, id) = render_message(notice, &self.from, to, thread)?;
         match timeout(TIMEOUT, self.deliver(&message)).await {
             Ok(delivered) => delivered?,
             Err(_) => return Err(later("no complete answer in time")),
         }
-        // All later mails of the thread answer the first one.
+        // All later mails of the thread answer its first mail.
         Ok(Some(MessageHandle(thread.map_or(id, str::to_owned))))
     }
 }
 
 /// Renders a mail to one person, and returns the mail with its Message-ID. The same notice always has the same
 /// Message-ID. `thread`: the Message-ID of the mail that this mail answers.
-fn message(notice: &Notice, from: &Mailbox, to: &str, thread: Option<&str>) -> Result<(Message, String), SendError> {
-    let is_meant = !to.contains(|character: char| character.is_control() || character.is_whitespace());
-    let to = to.parse::<lettre::Address>().ok().filter(|_| is_meant);
+fn render_message(notice: &Notice, from: &Mailbox, to: &str, thread: Option<&str>) -> Result<(Message, String), SendError> {
+    let is_one_word = !to.contains(|character: char| character.is_control() || character.is_whitespace());
+    let to = to.parse::<lettre::Address>().ok().filter(|_| is_one_word);
     let to = to.ok_or_else(|| dead("the address of the recipient is not valid"))?;
     let words = Wording::new(notice, Rendering::Plain, DETAILS_UNITS);
     let id = message_id(&notice.id, from.email.domain());
@@ -231,11 +232,12 @@ fn message(notice: &Notice, from: &Mailbox, to: &str, thread: Option<&str>) -> R
     if let Some(thread) = thread {
         builder = builder.in_reply_to(thread.to_owned()).references(thread.to_owned());
     }
-    let message = builder.body(body(notice, &words)).map_err(|_| dead("the mail cannot be written"))?;
+    let message = builder.body(render_body(notice, &words)).map_err(|_| dead("the mail cannot be written"))?;
     Ok((message, id))
 }
 
-fn body(notice: &Notice, words: &Wording) -> String {
+/// Returns the text of a mail. Each line of untrusted text begins with [`MARGIN`].
+fn render_body(notice: &Notice, words: &Wording) -> String {
     let mut body = format!("{}\n\n{}\n", words.title, words.lines());
     if let Some(link) = &notice.link {
         body.push_str(&format!("\n{LINK_LABEL}: {link}\n"));
@@ -251,19 +253,19 @@ fn body(notice: &Notice, words: &Wording) -> String {
 
 /// Returns the Message-ID of a notice.
 fn message_id(id: &str, domain: &str) -> String {
-    let part = |character: char| if is_of_an_id(character) { character } else { '-' };
+    let part = |character: char| if is_id_character(character) { character } else { '-' };
     format!("<{}@{domain}>", id.chars().take(128).map(part).collect::<String>())
 }
 
 /// Returns `text` if it is a Message-ID in the form that this channel writes.
-fn message_id_of(text: &str) -> Option<&str> {
+fn parse_message_id(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('<')?.strip_suffix('>')?;
     let (left, domain) = inner.split_once('@')?;
-    let is_id = |part: &str| !part.is_empty() && part.chars().all(is_of_an_id);
+    let is_id = |part: &str| !part.is_empty() && part.chars().all(is_id_character);
     (text.len() <= 512 && is_id(left) && is_id(domain)).then_some(text)
 }
 
-fn is_of_an_id(character: char) -> bool {
+fn is_id_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '-' | '.' | '_')
 }
 
@@ -286,17 +288,17 @@ fn connect_failure(error: &ConnectError) -> SendError {
     }
 }
 
-/// Returns the failure of a delivery. Only a refusal of the mail itself is final; all other causes can be corrected.
-/// The server's text is dropped, because servers repeat mail addresses there.
+/// Returns the failure of a delivery. Only a refusal of the mail itself is final, because an administrator can correct
+/// any other cause. The server's text is dropped, because servers repeat mail addresses in it.
 fn delivery_failure(stage: Stage, error: &smtp::Error) -> SendError {
     if let Some(code) = error.status() {
-        let asks_to_sign_in = SIGN_IN_CODES.contains(&u16::from(code));
+        let requires_sign_in = SIGN_IN_CODES.contains(&u16::from(code));
         return match stage {
             Stage::Connect => later(&format!("the server answered {code} when the connection began")),
             Stage::SignIn => later(&format!(
                 "the server answered {code}: it refuses user and password; correct the files of the channel"
             )),
-            Stage::Send if asks_to_sign_in => {
+            Stage::Send if requires_sign_in => {
                 later(&format!("the server answered {code}: it wants a user; set userFile and passwordFile"))
             }
             Stage::Send => {

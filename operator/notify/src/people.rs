@@ -65,19 +65,19 @@ impl People {
     /// The invalid field, and the remedy. The error has the index of an entry and not its name, because the name may be
     /// an address.
     pub fn parse(text: &str, domains: &[String]) -> Result<Self, String> {
-        let file: Option<PeopleFile> = yaml::typed(yaml::read(text)?)?;
+        let file: Option<PeopleFile> = yaml::convert(yaml::read(text)?)?;
         let file = file.unwrap_or_default();
         let (mut users, mut groups) = (BTreeMap::new(), BTreeMap::new());
-        for (at, (name, value)) in file.users.into_iter().enumerate() {
-            let field = format!("users[{at}]");
-            let user: Addresses = yaml::typed(value).map_err(|why| format!("{field}: {why}"))?;
-            check(&field, user.mail.as_deref(), user.slack.as_deref())?;
+        for (index, (name, value)) in file.users.into_iter().enumerate() {
+            let field = format!("users[{index}]");
+            let user: Addresses = yaml::convert(value).map_err(|why| format!("{field}: {why}"))?;
+            check_addresses(&field, user.mail.as_deref(), user.slack.as_deref())?;
             users.insert(name, user);
         }
-        for (at, (name, value)) in file.groups.into_iter().enumerate() {
-            let field = format!("groups[{at}]");
-            let group: Group = yaml::typed(value).map_err(|why| format!("{field}: {why}"))?;
-            check(&field, group.mail.as_deref(), group.slack.as_deref())?;
+        for (index, (name, value)) in file.groups.into_iter().enumerate() {
+            let field = format!("groups[{index}]");
+            let group: Group = yaml::convert(value).map_err(|why| format!("{field}: {why}"))?;
+            check_addresses(&field, group.mail.as_deref(), group.slack.as_deref())?;
             if let Some(unknown) = group.members.iter().position(|member| !users.contains_key(member)) {
                 return Err(format!("{field}.members[{unknown}]: no user of this file; add it to users"));
             }
@@ -86,13 +86,14 @@ impl People {
         Ok(Self { users, groups, domains: domains.to_vec() })
     }
 
-    /// Returns the addresses of subjects. Service accounts have no address.
+    /// Returns the addresses of subjects. A group without an address has the addresses of its members. Service accounts
+    /// have no address.
     #[must_use]
     pub fn addresses<'s>(&self, subjects: impl IntoIterator<Item = &'s Subject>, medium: Medium) -> BTreeSet<String> {
-        let mut found = BTreeSet::new();
+        let mut addresses = BTreeSet::new();
         for subject in subjects {
             match subject.kind {
-                SubjectKind::User => found.extend(self.of_user(&subject.name, medium)),
+                SubjectKind::User => addresses.extend(self.address_of_user(&subject.name, medium)),
                 SubjectKind::Group => {
                     let Some(group) = self.groups.get(&subject.name) else { continue };
                     let own = match medium {
@@ -100,17 +101,18 @@ impl People {
                         Medium::Slack => &group.slack,
                     };
                     match own {
-                        Some(address) => found.extend([address.clone()]),
-                        None => found.extend(group.members.iter().filter_map(|user| self.of_user(user, medium))),
+                        Some(address) => addresses.extend([address.clone()]),
+                        None => addresses.extend(group.members.iter().filter_map(|user| self.address_of_user(user, medium))),
                     }
                 }
                 SubjectKind::ServiceAccount => {}
             }
         }
-        found
+        addresses
     }
 
-    fn of_user(&self, name: &str, medium: Medium) -> Option<String> {
+    /// Returns the address of a user: from the file, or else the name if it is a mail address of an allowed domain.
+    fn address_of_user(&self, name: &str, medium: Medium) -> Option<String> {
         match self.users.get(name) {
             Some(user) => user.get(medium),
             // In lower case, so that one mailbox is not two recipients.
@@ -121,8 +123,8 @@ impl People {
     fn is_allowed_email(&self, name: &str) -> bool {
         let domain = name.rsplit_once('@').map(|(_, domain)| domain);
         let is_allowed = |domain: &str| self.domains.iter().any(|allowed| allowed.eq_ignore_ascii_case(domain));
-        // `bob+1@` and `bob+2@` are the same mailbox, and could be used to send it many mails. Such users need an entry
-        // in the file of people.
+        // `bob+1@` and `bob+2@` are the same mailbox, to which an author could send many mails. Such users need an entry in
+        // the file of people.
         is_mail_address(name) && !name.contains('+') && domain.is_some_and(is_allowed)
     }
 }
@@ -137,7 +139,8 @@ impl Addresses {
     }
 }
 
-fn check(field: &str, mail: Option<&str>, slack: Option<&str>) -> Result<(), String> {
+/// Checks the addresses of one user or group.
+fn check_addresses(field: &str, mail: Option<&str>, slack: Option<&str>) -> Result<(), String> {
     if mail.is_some_and(|mail| !is_mail_address(mail)) {
         return Err(format!("{field}.mail: not a mail address; write it as in alice@example.com"));
     }

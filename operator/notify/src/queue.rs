@@ -77,8 +77,8 @@ impl LaneId {
         self.correlation == correlation
     }
 
-    /// Returns the key under which the id of the sent message of this lane is stored. Later notices change or answer
-    /// that message.
+    /// Returns the key under which the id of the lane's sent message is stored. Later notices change or answer this
+    /// message.
     #[must_use]
     pub fn handle_key(&self) -> DeliveryKey {
         DeliveryKey::new(&self.correlation, &self.to)
@@ -120,14 +120,14 @@ pub struct Expired {
     pub lane: LaneId,
     /// The notice that was not delivered.
     pub notice: Arc<Notice>,
-    /// The keys of all deliveries that are settled with it.
+    /// The keys of the given-up delivery and of the deliveries that it replaced.
     pub keys: Vec<DeliveryKey>,
 }
 
 #[derive(Debug)]
 struct Entry {
     addressed: Addressed,
-    /// The keys of all deliveries that are settled with it.
+    /// The keys of this delivery and of the folded deliveries that it replaced.
     covers: Vec<DeliveryKey>,
     /// The start of the delivery. If an attempt fails [`GIVEN_UP`] after this time, the delivery is given up.
     since: Moment,
@@ -246,9 +246,9 @@ impl Queue {
     /// Whether a notice of a run waits or is in flight.
     #[must_use]
     pub fn has_run(&self, namespace: &str, run: &str) -> bool {
-        let is_of = |entry: &Entry| entry.addressed.notice.run == run;
+        let is_of_run = |entry: &Entry| entry.addressed.notice.run == run;
         let mut lanes = self.lanes.values().filter(|lane| lane.namespace == namespace);
-        self.shares.contains_key(namespace) && lanes.any(|lane| lane.entries.iter().any(is_of))
+        self.shares.contains_key(namespace) && lanes.any(|lane| lane.entries.iter().any(is_of_run))
     }
 
     /// Adds a delivery. If the queue would exceed its limits, deliveries of the namespace with the largest share are
@@ -286,6 +286,8 @@ impl Queue {
         is_exceeded(bytes, self.limits.bytes).then_some(bytes)
     }
 
+    /// Adds a delivery to the open window of its recipient, or to its lane. An outcome replaces the folded notices that
+    /// asked for the decision.
     fn enqueue(&mut self, addressed: Addressed, since: Moment, now: Moment) {
         self.close_windows(now);
         let notice = &addressed.notice;
@@ -294,10 +296,9 @@ impl Queue {
         if notice.event == NoticeEvent::Taken
             && let Some(window) = self.windows.get_mut(&recipient)
         {
-            // The notice of the outcome replaces the folded notices that asked for the decision.
-            let (decided, bytes) = window.remove(&notice.correlation);
-            self.shrink(&notice.namespace, decided.len(), bytes);
-            covers.extend(decided);
+            let (replaced, bytes) = window.remove(&notice.correlation);
+            self.shrink(&notice.namespace, replaced.len(), bytes);
+            covers.extend(replaced);
         }
         if self.folds.is_some() && is_folded(notice.event) {
             // The end is rounded to a whole second, so that many windows end together.
@@ -308,10 +309,11 @@ impl Queue {
                 return self.grow(&notice.namespace, 1, bytes);
             }
         }
-        self.append(Entry { addressed, covers, since, queued: now, attempts: 0 });
+        self.append_to_lane(Entry { addressed, covers, since, queued: now, attempts: 0 });
     }
 
-    fn append(&mut self, entry: Entry) {
+    /// Adds a delivery to the end of its lane. A new lane is ready for an attempt.
+    fn append_to_lane(&mut self, entry: Entry) {
         let notice = &entry.addressed.notice;
         let id = LaneId::new(&notice.correlation, entry.addressed.to.clone());
         let namespace = notice.namespace.clone();
@@ -325,6 +327,7 @@ impl Queue {
         }
     }
 
+    /// Adds a lane to the ready lanes of its namespace, and gives the namespace a turn if it has none.
     fn make_ready(&mut self, namespace: String, id: LaneId) {
         let lanes = self.ready.entry(namespace.clone()).or_default();
         lanes.push_back(id);
@@ -333,8 +336,9 @@ impl Queue {
         }
     }
 
-    /// Begins the next attempt, or returns `None` if none can begin now.
-    pub fn next(&mut self, now: Moment) -> Option<Start> {
+    /// Begins the next attempt of the namespace whose turn it is, and marks its lane as in flight; or returns `None` if
+    /// no attempt can begin now. [`Self::finish`] ends the attempt.
+    pub fn begin_next(&mut self, now: Moment) -> Option<Start> {
         self.close_windows(now);
         self.wake_lanes(now);
         // After many failures, one attempt at a time checks whether the receiver is reachable again.
@@ -342,8 +346,8 @@ impl Queue {
         if self.in_flight >= at_once || self.pause.until(now).is_some() {
             return None;
         }
-        let most = self.limits.at_once.div_ceil(2);
-        let has_place = |name: &String| self.shares.get(name).is_none_or(|share| share.in_flight < most);
+        let max_per_namespace = self.limits.at_once.div_ceil(2);
+        let has_place = |name: &String| self.shares.get(name).is_none_or(|share| share.in_flight < max_per_namespace);
         let turn = self.turns.iter().position(has_place)?;
         let namespace = self.turns.remove(turn)?;
         let lanes = self.ready.get_mut(&namespace)?;
@@ -365,7 +369,7 @@ impl Queue {
     }
 
     /// Returns the earliest time at which a further attempt can begin without a new event, or `None` if there is none.
-    /// Call this after [`Self::next`] has returned `None` for `now`; the returned time is later than `now`.
+    /// Call this after [`Self::begin_next`] has returned `None` for `now`; the returned time is later than `now`.
     #[must_use]
     pub fn wake_at(&self, now: Moment) -> Option<Moment> {
         let pause = self.pause.until(now);
@@ -374,7 +378,8 @@ impl Queue {
         [first, resumes, self.window_ends].into_iter().flatten().min()
     }
 
-    /// Records the result of an attempt.
+    /// Ends an attempt: settles the delivery, or schedules a further attempt. A delivery that has failed for
+    /// [`GIVEN_UP`] is settled as given up. A failure may pause the whole channel.
     pub fn finish(&mut self, id: &LaneId, result: Result<(), SendError>, now: Moment) -> Finished {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(lane) = self.lanes.get(id)
@@ -393,26 +398,32 @@ impl Queue {
             }
             Err(SendError::Later { why, after }) => {
                 self.pause.fail(id, after, now);
-                let Some(lane) = self.lanes.get_mut(id) else {
-                    return Finished::Settled { keys: Vec::new(), dead: Some(why) };
-                };
-                let Some(entry) = lane.entries.front_mut() else {
-                    return Finished::Settled { keys: self.settle(id), dead: Some(why) };
-                };
-                if now.since(entry.since) >= GIVEN_UP {
-                    return Finished::Settled { keys: self.settle(id), dead: Some(why) };
+                match self.schedule_retry(id, after, now) {
+                    Some(at) => Finished::Later { at, why },
+                    None => Finished::Settled { keys: self.settle(id), dead: Some(why) },
                 }
-                entry.attempts = entry.attempts.saturating_add(1);
-                let asked = after.unwrap_or_default().min(LONGEST_PAUSE);
-                let at = now.after(backoff(entry.attempts, &entry.addressed.key()).max(asked));
-                lane.state = LaneState::Waiting(at);
-                self.waiting.insert((at, id.clone()));
-                Finished::Later { at, why }
             }
         }
     }
 
-    /// Removes the delivery in flight of a lane, and returns the keys that are settled with it.
+    /// Schedules the next attempt of a lane, and returns its time; or `None` if the delivery has failed for
+    /// [`GIVEN_UP`]. `after`: the time for which the receiver asks to wait.
+    fn schedule_retry(&mut self, id: &LaneId, after: Option<Duration>, now: Moment) -> Option<Moment> {
+        let lane = self.lanes.get_mut(id)?;
+        let entry = lane.entries.front_mut()?;
+        if now.since(entry.since) >= GIVEN_UP {
+            return None;
+        }
+        entry.attempts = entry.attempts.saturating_add(1);
+        let requested = after.unwrap_or_default().min(LONGEST_PAUSE);
+        let at = now.after(backoff(entry.attempts, &entry.addressed.key()).max(requested));
+        lane.state = LaneState::Waiting(at);
+        self.waiting.insert((at, id.clone()));
+        Some(at)
+    }
+
+    /// Removes the delivery in flight of a lane, and returns its keys. The lane is ready again if it has a further
+    /// delivery, and is removed otherwise.
     fn settle(&mut self, id: &LaneId) -> Vec<DeliveryKey> {
         let Some(mut lane) = self.lanes.remove(id) else { return Vec::new() };
         let Some(settled) = lane.entries.pop_front() else { return Vec::new() };
@@ -430,7 +441,7 @@ impl Queue {
     /// get no attempt. A delivery in a waiting lane is given up when its next attempt fails.
     pub fn expire(&mut self, now: Moment) -> Vec<Expired> {
         let mut expired = Vec::new();
-        let mut gone: BTreeMap<String, BTreeSet<LaneId>> = BTreeMap::new();
+        let mut emptied: BTreeMap<String, BTreeSet<LaneId>> = BTreeMap::new();
         for (id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.state == LaneState::Ready) {
             while lane.entries.front().is_some_and(|entry| now.since(entry.queued) >= GIVEN_UP)
                 && let Some(entry) = lane.entries.pop_front()
@@ -438,10 +449,10 @@ impl Queue {
                 expired.push((id.clone(), entry));
             }
             if lane.entries.is_empty() {
-                gone.entry(lane.namespace.clone()).or_default().insert(id.clone());
+                emptied.entry(lane.namespace.clone()).or_default().insert(id.clone());
             }
         }
-        for (namespace, lanes) in &gone {
+        for (namespace, lanes) in &emptied {
             self.remove_lanes(namespace, lanes);
         }
         let settled = expired.into_iter().map(|(lane, entry)| {
@@ -453,6 +464,7 @@ impl Queue {
         settled.collect()
     }
 
+    /// Adds deliveries to the share of a namespace and to the total.
     fn grow(&mut self, namespace: &str, entries: usize, bytes: usize) {
         let share = self.shares.entry(namespace.to_owned()).or_default();
         share.entries += entries;
@@ -461,6 +473,7 @@ impl Queue {
         self.total.bytes += bytes;
     }
 
+    /// Removes deliveries from the share of a namespace and from the total.
     fn shrink(&mut self, namespace: &str, entries: usize, bytes: usize) {
         let Some(share) = self.shares.get_mut(namespace) else { return };
         self.total.entries = self.total.entries.saturating_sub(entries);
@@ -472,7 +485,7 @@ impl Queue {
         }
     }
 
-    /// Makes the lanes ready whose waiting time has ended.
+    /// Makes each lane ready whose waiting time has ended.
     fn wake_lanes(&mut self, now: Moment) {
         while self.waiting.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, id)) = self.waiting.pop_first() else { return };
@@ -489,14 +502,14 @@ impl Queue {
             return;
         }
         let inbox = self.folds.clone().flatten();
-        let (over, open): (Vec<_>, Vec<_>) =
+        let (ended, open): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.windows).into_iter().partition(|(_, window)| window.ends <= now);
         self.windows = open.into_iter().collect();
         self.window_ends = self.windows.values().map(|window| window.ends).min();
-        for ((_, namespace), window) in over {
+        for ((_, namespace), window) in ended {
             if let Some((addressed, covers, bytes)) = window.close(inbox.as_deref()) {
                 self.shrink(&namespace, covers.len(), bytes);
-                self.append(Entry { addressed, covers, since: now, queued: now, attempts: 0 });
+                self.append_to_lane(Entry { addressed, covers, since: now, queued: now, attempts: 0 });
             }
         }
     }
@@ -522,14 +535,14 @@ impl Queue {
     }
 
     /// Removes empty lanes of a namespace.
-    fn remove_lanes(&mut self, namespace: &str, gone: &BTreeSet<LaneId>) {
-        for id in gone {
+    fn remove_lanes(&mut self, namespace: &str, emptied: &BTreeSet<LaneId>) {
+        for id in emptied {
             if let Some(Lane { state: LaneState::Waiting(at), .. }) = self.lanes.remove(id) {
                 self.waiting.remove(&(at, id.clone()));
             }
         }
         if let Some(ready) = self.ready.get_mut(namespace) {
-            ready.retain(|id| !gone.contains(id));
+            ready.retain(|id| !emptied.contains(id));
             if ready.is_empty() {
                 self.ready.remove(namespace);
                 self.turns.retain(|turn| turn != namespace);

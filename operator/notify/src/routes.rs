@@ -140,17 +140,18 @@ pub fn correlation(uid: &str, channel: &str) -> String {
 #[must_use]
 pub fn route(config: &Config, people: &People, labels: &NamespaceLabels, occasion: &Occasion) -> Vec<Addressed> {
     let channels = config.channels.iter().filter(|channel| reaches(config, channel, labels, occasion));
-    channels.flat_map(|channel| by_recipient(config, people, channel, occasion)).collect()
+    channels.flat_map(|channel| address(config, people, channel, occasion)).collect()
 }
 
-/// Whether an event goes to a channel, because of a route or because the workflow author added the channel.
+/// Whether an event goes to a channel: the channel is open to the namespace, and a route leads to the channel or the
+/// workflow author added it.
 fn reaches(config: &Config, channel: &ChannelConfig, labels: &NamespaceLabels, occasion: &Occasion) -> bool {
     let is_added = channel.authors && occasion.added.contains(&channel.name);
     let is_routed = |route: &Route| {
-        let is_meant = route.events.is_empty() || route.events.contains(&occasion.event);
+        let has_event = route.events.is_empty() || route.events.contains(&occasion.event);
         let has_type =
             occasion.gate_type.is_none_or(|gate| route.gate_types.is_empty() || route.gate_types.contains(&gate));
-        is_meant && has_type && selects(&route.namespaces, labels) && route.to.contains(&channel.name)
+        has_event && has_type && selects(&route.namespaces, labels) && route.to.contains(&channel.name)
     };
     selects(&channel.namespaces, labels) && (is_added || config.routes.iter().any(is_routed))
 }
@@ -175,43 +176,45 @@ pub fn refusal(config: &Config, channel: &str, labels: &NamespaceLabels) -> Opti
     }
 }
 
+/// Whether a namespace with these labels has all wanted labels.
 fn selects(wanted: &NamespaceLabels, labels: &NamespaceLabels) -> bool {
     wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
-fn by_recipient(config: &Config, people: &People, channel: &ChannelConfig, occasion: &Occasion) -> Vec<Addressed> {
-    let notice = Arc::new(notice(config, channel, occasion));
+/// Returns the notice of an event in a channel, addressed to each recipient.
+fn address(config: &Config, people: &People, channel: &ChannelConfig, occasion: &Occasion) -> Vec<Addressed> {
+    let notice = Arc::new(new_notice(config, channel, occasion));
     let addressed = |to| Addressed { channel: channel.name.clone(), to, notice: Arc::clone(&notice) };
     recipients(people, channel, occasion).into_iter().map(addressed).collect()
 }
 
-/// Returns the recipients of an event in a channel. If no person of the audience has an address there, the channel
-/// itself is the recipient.
+/// Returns the recipients of an event in a channel: the persons of the audience who have an address there. The channel
+/// as a whole is a recipient if no person has an address, and in Slack if the event concerns more than one person.
 fn recipients(people: &People, channel: &ChannelConfig, occasion: &Occasion) -> BTreeSet<Recipient> {
     let persons = |medium| {
         let addresses = people.addresses(&occasion.audience, medium).into_iter().take(MAX_PEOPLE);
         addresses.map(Recipient::Person).collect::<BTreeSet<_>>()
     };
-    let concerns_one = match occasion.event {
+    let concerns_one_person = match occasion.event {
         NoticeEvent::VoteVoided | NoticeEvent::Ended => true,
         NoticeEvent::Asked | NoticeEvent::Reminded | NoticeEvent::Escalated | NoticeEvent::Taken => false,
     };
-    let (mut found, has_default) = match &channel.kind {
+    let (mut recipients, has_default) = match &channel.kind {
         ChannelKind::Slack(slack) if slack.direct_messages => (persons(Medium::Slack), true),
         ChannelKind::Smtp(smtp) => (persons(Medium::Mail), smtp.to.is_some()),
         ChannelKind::Slack(_) | ChannelKind::Webhook(_) | ChannelKind::PagerDuty(_) => (BTreeSet::new(), true),
     };
-    let is_common = match &channel.kind {
-        ChannelKind::Slack(_) => !concerns_one,
+    let goes_to_channel = match &channel.kind {
+        ChannelKind::Slack(_) => !concerns_one_person,
         ChannelKind::Smtp(_) | ChannelKind::Webhook(_) | ChannelKind::PagerDuty(_) => false,
     };
-    if has_default && (is_common || found.is_empty()) {
-        found.insert(Recipient::Channel);
+    if has_default && (goes_to_channel || recipients.is_empty()) {
+        recipients.insert(Recipient::Channel);
     }
-    found
+    recipients
 }
 
-fn notice(config: &Config, channel: &ChannelConfig, occasion: &Occasion) -> Notice {
+fn new_notice(config: &Config, channel: &ChannelConfig, occasion: &Occasion) -> Notice {
     Notice {
         id: notice_id(&occasion.uid, &occasion.key),
         event: occasion.event,
@@ -220,19 +223,19 @@ fn notice(config: &Config, channel: &ChannelConfig, occasion: &Occasion) -> Noti
         run: occasion.run.clone(),
         approval: occasion.approval.clone(),
         gate: occasion.gate.clone(),
-        kind: occasion.gate_type.map(|gate| kind_in_words(gate).to_owned()),
+        kind: occasion.gate_type.map(|gate| describe_gate_type(gate).to_owned()),
         requester: occasion.requester.clone(),
         deadline: occasion.deadline,
         then: occasion.then.clone(),
         outcome: occasion.outcome.clone(),
         details: occasion.details.as_deref().filter(|_| channel.has_details).map(|text| display(text, MAX_DETAILS)),
-        link: link(config, occasion),
+        link: page_url(config, occasion),
         at: occasion.at,
     }
 }
 
 /// Returns the URL of the page of the Approval or run. Names of objects need no escaping in a path.
-fn link(config: &Config, occasion: &Occasion) -> Option<String> {
+fn page_url(config: &Config, occasion: &Occasion) -> Option<String> {
     let inbox = config.inbox.as_ref()?;
     let path = match (&occasion.approval, &occasion.digest) {
         (Some(name), Some(digest)) => format!("n/{}/a/{name}?d={}", occasion.namespace, digest.short(16)),
@@ -242,8 +245,8 @@ fn link(config: &Config, occasion: &Occasion) -> Option<String> {
     inbox.join(&path).ok().map(String::from)
 }
 
-/// Returns the kind of a gate, in words for people.
-fn kind_in_words(gate: GateType) -> &'static str {
+/// Returns the kind of a gate in words, such as "a plan".
+fn describe_gate_type(gate: GateType) -> &'static str {
     match gate {
         GateType::Step => "a decision in the workflow",
         GateType::PlanApproval => "a plan",
@@ -300,19 +303,20 @@ routes:
         }
     }
 
-    fn routed(env: &str, occasion: &Occasion) -> Vec<Addressed> {
+    /// Routes an event in a namespace with this label `env`.
+    fn route_in(env: &str, occasion: &Occasion) -> Vec<Addressed> {
         let people = "users: {alice: {mail: alice@example.com, slack: U1}, bob: {mail: bob@example.com}}";
         let people = People::parse(people, &[]).unwrap();
         let labels = BTreeMap::from([("env".to_owned(), env.to_owned())]);
         route(&Config::parse(CONFIG).unwrap(), &people, &labels, occasion)
     }
 
-    fn receivers(found: &[Addressed]) -> Vec<String> {
-        let name = |one: &Addressed| match &one.to {
-            Recipient::Channel => one.channel.clone(),
-            Recipient::Person(address) => format!("{} {address}", one.channel),
+    fn recipient_names(addressed: &[Addressed]) -> Vec<String> {
+        let name = |addressed: &Addressed| match &addressed.to {
+            Recipient::Channel => addressed.channel.clone(),
+            Recipient::Person(address) => format!("{} {address}", addressed.channel),
         };
-        found.iter().map(name).collect()
+        addressed.iter().map(name).collect()
     }
 
     #[test]
@@ -321,65 +325,67 @@ routes:
         let all =
             ["finance", "finance U1", "finance bob@example.com", "mail alice@example.com", "mail bob@example.com"];
         let with_oncall: Vec<_> = all.into_iter().chain(["oncall"]).collect();
-        assert_eq!(receivers(&routed("prod", &asked)), with_oncall);
+        assert_eq!(recipient_names(&route_in("prod", &asked)), with_oncall);
         // Authors cannot add `mail`; the event reaches it through a route.
-        assert_eq!(receivers(&routed("dev", &asked)), ["mail alice@example.com", "mail bob@example.com"]);
+        assert_eq!(recipient_names(&route_in("dev", &asked)), ["mail alice@example.com", "mail bob@example.com"]);
         let step = Occasion { gate_type: Some(GateType::Step), ..asked };
-        assert_eq!(receivers(&routed("prod", &step)), all);
+        assert_eq!(recipient_names(&route_in("prod", &step)), all);
         let reminded = occasion(NoticeEvent::Reminded);
-        assert_eq!(receivers(&routed("prod", &reminded)), ["finance", "finance U1", "finance bob@example.com"]);
+        assert_eq!(recipient_names(&route_in("prod", &reminded)), ["finance", "finance U1", "finance bob@example.com"]);
     }
 
     #[test]
-    fn an_author_adds_only_channels_that_are_for_authors_and_for_the_namespace() {
+    fn author_can_add_only_channels_that_are_open_to_authors_and_to_the_namespace() {
         let config = Config::parse(CONFIG).unwrap();
-        let refused =
+        let refusal_in =
             |env: &str, channel: &str| refusal(&config, channel, &BTreeMap::from([("env".to_owned(), env.to_owned())]));
-        assert_eq!(refused("prod", "finance"), None);
-        assert_eq!(refused("dev", "finance"), Some(Refusal::NotAllowed));
-        assert_eq!(refused("prod", "mail"), Some(Refusal::NotAllowed));
-        assert_eq!(refused("prod", "finanec"), Some(Refusal::Unknown));
+        assert_eq!(refusal_in("prod", "finance"), None);
+        assert_eq!(refusal_in("dev", "finance"), Some(Refusal::NotAllowed));
+        assert_eq!(refusal_in("prod", "mail"), Some(Refusal::NotAllowed));
+        assert_eq!(refusal_in("prod", "finanec"), Some(Refusal::Unknown));
     }
 
     #[test]
     fn voided_vote_goes_to_the_channel_only_if_the_person_has_no_address() {
         let voided = |name: &str| Occasion { audience: vec![Subject::user(name)], ..occasion(NoticeEvent::VoteVoided) };
-        assert_eq!(receivers(&routed("prod", &voided("alice"))), ["finance U1", "mail alice@example.com"]);
-        assert_eq!(receivers(&routed("prod", &voided("nameless"))), ["finance"], "mail has no default");
+        assert_eq!(recipient_names(&route_in("prod", &voided("alice"))), ["finance U1", "mail alice@example.com"]);
+        assert_eq!(recipient_names(&route_in("prod", &voided("nameless"))), ["finance"], "mail has no default");
     }
 
     #[test]
     fn details_go_only_to_the_channel_that_has_them_and_the_link_has_the_digest() {
-        for one in routed("prod", &occasion(NoticeEvent::Asked)) {
-            assert_eq!(one.notice.details.is_some(), one.channel == "finance", "{one:?}");
+        for addressed in route_in("prod", &occasion(NoticeEvent::Asked)) {
+            assert_eq!(addressed.notice.details.is_some(), addressed.channel == "finance", "{addressed:?}");
             let digest = Digest::of_bytes(b"request");
             let link = format!("https://signoff.example.com/n/pay/a/refund-review-0123456789?d={}", digest.short(16));
-            assert_eq!(one.notice.link.as_deref(), Some(link.as_str()));
+            assert_eq!(addressed.notice.link.as_deref(), Some(link.as_str()));
         }
         let ended = Occasion { approval: None, gate_type: None, ..occasion(NoticeEvent::Ended) };
-        let link = routed("prod", &ended).first().and_then(|one| one.notice.link.clone());
+        let link = route_in("prod", &ended).first().and_then(|addressed| addressed.notice.link.clone());
         assert_eq!(link.as_deref(), Some("https://signoff.example.com/n/pay/w/refund"));
     }
 
     #[test]
     fn details_are_cut_before_they_are_queued() {
         let details = Some("💩".repeat(10 * 1024));
-        let asked = routed("prod", &Occasion { details, ..occasion(NoticeEvent::Asked) });
-        let kept: Vec<_> = asked.iter().filter_map(|one| one.notice.details.as_deref()).collect();
+        let asked = route_in("prod", &Occasion { details, ..occasion(NoticeEvent::Asked) });
+        let kept: Vec<_> = asked.iter().filter_map(|addressed| addressed.notice.details.as_deref()).collect();
         assert!(!kept.is_empty() && kept.iter().all(|text| text.chars().count() == MAX_DETAILS && text.ends_with('…')));
         let details = Some("x".repeat(MAX_DETAILS));
-        let whole = routed("prod", &Occasion { details: details.clone(), ..occasion(NoticeEvent::Asked) });
-        assert!(whole.iter().any(|one| one.notice.details == details));
+        let uncut = route_in("prod", &Occasion { details: details.clone(), ..occasion(NoticeEvent::Asked) });
+        assert!(uncut.iter().any(|addressed| addressed.notice.details == details));
     }
 
     #[test]
     fn ids_differ_by_transition_and_the_correlation_does_not() {
-        let one = routed("prod", &occasion(NoticeEvent::Asked));
-        let other = routed("prod", &Occasion { key: "taken".into(), ..occasion(NoticeEvent::Taken) });
-        let of = |all: &[Addressed]| all.iter().find(|one| one.channel == "oncall").unwrap().notice.clone();
-        assert_eq!(of(&one).correlation, of(&other).correlation);
-        assert_ne!(of(&one).id, of(&other).id);
-        let key = one.first().unwrap().key();
-        assert!(key.is_of(&of(&one).id) && !key.is_of(&of(&other).id) && !key.is_of(""));
+        let asked = route_in("prod", &occasion(NoticeEvent::Asked));
+        let taken = route_in("prod", &Occasion { key: "taken".into(), ..occasion(NoticeEvent::Taken) });
+        let notice_for_oncall =
+            |all: &[Addressed]| all.iter().find(|addressed| addressed.channel == "oncall").unwrap().notice.clone();
+        let (asked_notice, taken_notice) = (notice_for_oncall(&asked), notice_for_oncall(&taken));
+        assert_eq!(asked_notice.correlation, taken_notice.correlation);
+        assert_ne!(asked_notice.id, taken_notice.id);
+        let key = asked.first().unwrap().key();
+        assert!(key.is_of(&asked_notice.id) && !key.is_of(&taken_notice.id) && !key.is_of(""));
     }
 }

@@ -17,7 +17,8 @@ const MAX_BYTES: usize = 8 * 1024;
 ///
 /// # Errors
 /// The file cannot be read or is invalid. The error is [`SendError::Later`], because an administrator can correct the
-/// file. The error does not contain the path, because an administrator may have written the secret in place of the path.
+/// file. The error does not contain the path, because an administrator may have written the secret in place of the
+/// path.
 pub(crate) async fn read_secret(path: &Path) -> Result<SecretText, SendError> {
     let later = |why: String| SendError::Later { why: format!("a file of the channel {why}"), after: None };
     let unreadable = |error: std::io::Error| later(format!("cannot be read ({})", error.kind()));

@@ -30,8 +30,8 @@ struct Receiver {
     got: Mutex<Vec<(Notice, Moment)>>,
     /// The runs whose notices fail.
     refused: Mutex<BTreeSet<String>>,
-    /// The share of attempts that fail, in percent.
-    fails: u8,
+    /// The share of attempts that fail.
+    percent_failing: u8,
     dice: Mutex<Option<fastrand::Rng>>,
     is_away: Mutex<bool>,
 }
@@ -55,7 +55,7 @@ impl Channel for SimulatedChannel {
             return busy();
         }
         let roll = self.receiver.dice.lock().unwrap().get_or_insert_with(|| fastrand::Rng::with_seed(43)).u8(0..100);
-        if roll < self.receiver.fails {
+        if roll < self.receiver.percent_failing {
             return busy();
         }
         self.receiver.got.lock().unwrap().push((notice.clone(), now(self.start)));
@@ -139,14 +139,14 @@ fn config(folder: &Path) -> String {
 }
 
 impl Cluster {
-    fn new(fails: u8) -> Self {
+    fn new(percent_failing: u8) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("url"), "https://hook.example.com").unwrap();
         std::fs::write(folder.path().join("notices.yaml"), config(folder.path())).unwrap();
         Self {
             start: Instant::now(),
             folder,
-            receiver: Arc::new(Receiver { fails, ..Receiver::default() }),
+            receiver: Arc::new(Receiver { percent_failing, ..Receiver::default() }),
             store: Arc::default(),
             results: Arc::default(),
             stored: Vec::new(),
@@ -154,7 +154,7 @@ impl Cluster {
     }
 
     /// Returns the notices of a new process.
-    fn notices(&self) -> Arc<Notices> {
+    fn new_notices(&self) -> Arc<Notices> {
         let (start, receiver, results) = (self.start, Arc::clone(&self.receiver), Arc::clone(&self.results));
         let store: Arc<dyn StateStore> = self.store.clone();
         Arc::new(Notices::new(NoticeParts {
@@ -170,8 +170,8 @@ impl Cluster {
     }
 
     /// Starts a process, which first derives the events of all stored objects.
-    async fn begin(&self) -> Process {
-        let notices = self.notices();
+    async fn start_process(&self) -> Process {
+        let notices = self.new_notices();
         notices.load().await;
         for occasion in &self.stored {
             if notices.may_be_due(&occasion.uid, &occasion.key, occasion.at) {
@@ -209,13 +209,13 @@ impl Cluster {
     }
 
     /// Stores an event, and reports it to a process.
-    fn happens(&mut self, process: &Process, object: usize, event: NoticeEvent) {
+    fn report(&mut self, process: &Process, object: usize, event: NoticeEvent) {
         let occasion = self.commit(object, event);
         process.notices.tell(&occasion, &BTreeMap::new(), Origin::Live);
     }
 
     /// Returns the number of received notices, by run and event.
-    fn received(&self) -> BTreeMap<(String, NoticeEvent), usize> {
+    fn count_received(&self) -> BTreeMap<(String, NoticeEvent), usize> {
         let mut received = BTreeMap::new();
         for (notice, _) in self.receiver.got.lock().unwrap().iter() {
             *received.entry((notice.run.clone(), notice.event)).or_default() += 1;
@@ -224,8 +224,8 @@ impl Cluster {
     }
 
     /// Returns the number of received `Asked` notices of a run.
-    fn asked(&self, object: usize) -> usize {
-        self.received().get(&(format!("run-{object}"), NoticeEvent::Asked)).copied().unwrap_or(0)
+    fn count_asked(&self, object: usize) -> usize {
+        self.count_received().get(&(format!("run-{object}"), NoticeEvent::Asked)).copied().unwrap_or(0)
     }
 
     fn configure(&self, text: &str) {
@@ -242,16 +242,16 @@ impl Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_ten_thousand_notices_of_which_a_third_fail_each_arrives_once_and_in_order() {
+async fn each_notice_arrives_once_and_in_order_if_a_third_of_the_attempts_fail() {
     let mut cluster = Cluster::new(30);
-    let process = cluster.begin().await;
+    let process = cluster.start_process().await;
     for object in 0..5000 {
-        cluster.happens(&process, object, NoticeEvent::Asked);
-        cluster.happens(&process, object, NoticeEvent::Taken);
+        cluster.report(&process, object, NoticeEvent::Asked);
+        cluster.report(&process, object, NoticeEvent::Taken);
     }
     assert_eq!(process.notices.waiting().values().sum::<usize>(), 10_000);
     sleep(Duration::from_secs(3 * 3600)).await;
-    let received = cluster.received();
+    let received = cluster.count_received();
     assert_eq!((received.len(), cluster.count(NoticeResult::Delivered)), (10_000, 10_000));
     assert!(received.values().all(|times| *times == 1));
     assert!(cluster.count(NoticeResult::Later) > 3000 && cluster.count(NoticeResult::Dropped) == 0);
@@ -272,14 +272,14 @@ async fn of_ten_thousand_notices_of_which_a_third_fail_each_arrives_once_and_in_
 #[tokio::test(start_paused = true)]
 async fn next_process_sends_notices_of_committed_events() {
     let mut cluster = Cluster::new(0);
-    let process = cluster.begin().await;
-    cluster.happens(&process, 1, NoticeEvent::Asked);
+    let process = cluster.start_process().await;
+    cluster.report(&process, 1, NoticeEvent::Asked);
     sleep(Duration::from_secs(100)).await;
     cluster.commit(2, NoticeEvent::Asked);
     drop(process);
-    let _process = cluster.begin().await;
+    let _process = cluster.start_process().await;
     sleep(Duration::from_secs(10)).await;
-    let times: Vec<_> = cluster.received().into_values().collect();
+    let times: Vec<_> = cluster.count_received().into_values().collect();
     assert_eq!(times, [1, 1]);
 }
 
@@ -287,21 +287,21 @@ async fn next_process_sends_notices_of_committed_events() {
 async fn crash_repeats_at_most_the_notices_since_the_last_write() {
     let mut cluster = Cluster::new(0);
     cluster.receiver.refused.lock().unwrap().insert("run-0".to_owned());
-    let mut process = cluster.begin().await;
-    cluster.happens(&process, 0, NoticeEvent::Asked);
+    let mut process = cluster.start_process().await;
+    cluster.report(&process, 0, NoticeEvent::Asked);
     let (mut object, mut crashes) = (1, 0);
     // The delivery of the refused run stays open through all crashes.
     for milliseconds in (0..3000).step_by(97) {
         for _ in 0..20 {
-            cluster.happens(&process, object, NoticeEvent::Asked);
+            cluster.report(&process, object, NoticeEvent::Asked);
             object += 1;
         }
         sleep(Duration::from_millis(milliseconds)).await;
-        process = cluster.begin().await;
+        process = cluster.start_process().await;
         crashes += 1;
         sleep(Duration::from_secs(30)).await;
     }
-    let received = cluster.received();
+    let received = cluster.count_received();
     assert_eq!(received.len(), object - 1, "each but the refused one");
     let mut first: BTreeMap<String, Moment> = BTreeMap::new();
     for (notice, at) in cluster.receiver.got.lock().unwrap().iter() {
@@ -312,7 +312,7 @@ async fn crash_repeats_at_most_the_notices_since_the_last_write() {
     assert!(received.values().all(|times| *times <= 2) && crashes == 31);
     cluster.receiver.refused.lock().unwrap().clear();
     sleep(Duration::from_secs(2 * 3600)).await;
-    assert_eq!(cluster.received().get(&("run-0".to_owned(), NoticeEvent::Asked)), Some(&1));
+    assert_eq!(cluster.count_received().get(&("run-0".to_owned(), NoticeEvent::Asked)), Some(&1));
     drop(process);
 }
 
@@ -320,18 +320,18 @@ async fn crash_repeats_at_most_the_notices_since_the_last_write() {
 async fn receiver_that_was_away_gets_all_notices_afterwards() {
     let mut cluster = Cluster::new(0);
     *cluster.receiver.is_away.lock().unwrap() = true;
-    let process = cluster.begin().await;
+    let process = cluster.start_process().await;
     for object in 0..400 {
-        cluster.happens(&process, object, NoticeEvent::Asked);
-        cluster.happens(&process, object, NoticeEvent::Taken);
+        cluster.report(&process, object, NoticeEvent::Asked);
+        cluster.report(&process, object, NoticeEvent::Taken);
     }
     sleep(Duration::from_secs(3600)).await;
     assert!(process.notices.failing().contains_key("hook") && process.notices.are_waiting("n1", "run-1"));
     drop(process);
     *cluster.receiver.is_away.lock().unwrap() = false;
-    let process = cluster.begin().await;
+    let process = cluster.start_process().await;
     sleep(Duration::from_secs(2 * 3600)).await;
-    let received = cluster.received();
+    let received = cluster.count_received();
     assert!(received.len() == 800 && received.values().all(|times| *times == 1), "{} received", received.len());
     assert!(process.notices.failing().is_empty() && !process.notices.are_waiting("n1", "run-1"));
 }
@@ -340,13 +340,13 @@ async fn receiver_that_was_away_gets_all_notices_afterwards() {
 async fn notice_is_given_up_after_a_day_across_a_crash() {
     let mut cluster = Cluster::new(0);
     cluster.receiver.refused.lock().unwrap().extend(["run-0".to_owned(), "run-1".to_owned()]);
-    let process = cluster.begin().await;
-    cluster.happens(&process, 0, NoticeEvent::Asked);
-    cluster.happens(&process, 1, NoticeEvent::Asked);
+    let process = cluster.start_process().await;
+    cluster.report(&process, 0, NoticeEvent::Asked);
+    cluster.report(&process, 1, NoticeEvent::Asked);
     sleep(Duration::from_secs(12 * 3600)).await;
     drop(process);
     cluster.stored.retain(|occasion| occasion.run != "run-1");
-    let process = cluster.begin().await;
+    let process = cluster.start_process().await;
     assert_eq!(cluster.count(NoticeResult::Lost), 1);
     sleep(Duration::from_secs(14 * 3600)).await;
     assert_eq!((cluster.count(NoticeResult::Dead), cluster.count(NoticeResult::Delivered)), (1, 0));
@@ -357,9 +357,9 @@ async fn notice_is_given_up_after_a_day_across_a_crash() {
 async fn standing_reports_a_failing_notice_until_its_delivery() {
     let mut cluster = Cluster::new(0);
     cluster.receiver.refused.lock().unwrap().insert("run-1".to_owned());
-    let process = cluster.begin().await;
-    cluster.happens(&process, 1, NoticeEvent::Asked);
-    cluster.happens(&process, 2, NoticeEvent::Asked);
+    let process = cluster.start_process().await;
+    cluster.report(&process, 1, NoticeEvent::Asked);
+    cluster.report(&process, 2, NoticeEvent::Asked);
     sleep(Duration::from_secs(1)).await;
     let changed = process.notices.take_changed();
     assert_eq!(changed.names, BTreeSet::from([("n1".to_owned(), "approval-1".to_owned())]));
@@ -372,7 +372,7 @@ async fn standing_reports_a_failing_notice_until_its_delivery() {
     );
     assert_eq!(process.notices.standing("uid-2"), NoticeStanding::default());
     drop(process);
-    let process = cluster.begin().await;
+    let process = cluster.start_process().await;
     assert!(process.notices.standing("uid-1").is_waiting, "what an earlier process told is kept");
     cluster.receiver.refused.lock().unwrap().clear();
     sleep(Duration::from_secs(300)).await;
@@ -384,8 +384,8 @@ async fn standing_reports_a_failing_notice_until_its_delivery() {
 #[tokio::test(start_paused = true)]
 async fn state_is_not_written_without_events() {
     let mut cluster = Cluster::new(0);
-    let process = cluster.begin().await;
-    cluster.happens(&process, 1, NoticeEvent::Asked);
+    let process = cluster.start_process().await;
+    cluster.report(&process, 1, NoticeEvent::Asked);
     sleep(Duration::from_secs(60)).await;
     let writes = || cluster.store.writes.lock().unwrap().len();
     let before = writes();
@@ -397,122 +397,122 @@ async fn state_is_not_written_without_events() {
 #[tokio::test(start_paused = true)]
 async fn sending_stops_ten_minutes_after_the_file_became_invalid() {
     let mut cluster = Cluster::new(0);
-    let process = cluster.begin().await;
+    let process = cluster.start_process().await;
     let file = cluster.folder.path().join("notices.yaml");
     std::fs::write(&file, "channels: 7").unwrap();
     sleep(Duration::from_secs(60)).await;
-    cluster.happens(&process, 1, NoticeEvent::Asked);
+    cluster.report(&process, 1, NoticeEvent::Asked);
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(cluster.received().len(), 1);
+    assert_eq!(cluster.count_received().len(), 1);
     sleep(Duration::from_secs(600)).await;
-    cluster.happens(&process, 2, NoticeEvent::Asked);
+    cluster.report(&process, 2, NoticeEvent::Asked);
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(cluster.received().len(), 1);
+    assert_eq!(cluster.count_received().len(), 1);
     std::fs::write(&file, config(cluster.folder.path())).unwrap();
     sleep(Duration::from_secs(20)).await;
-    assert_eq!(cluster.received().len(), 2);
+    assert_eq!(cluster.count_received().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn crash_during_the_recovery_loses_and_repeats_no_notice() {
     let mut cluster = Cluster::new(0);
-    let process = cluster.begin().await;
-    cluster.happens(&process, 1, NoticeEvent::Asked);
+    let process = cluster.start_process().await;
+    cluster.report(&process, 1, NoticeEvent::Asked);
     sleep(Duration::from_secs(100)).await;
     cluster.commit(2, NoticeEvent::Asked);
     drop(process);
     sleep(Duration::from_secs(200)).await;
-    let notices = cluster.notices();
+    let notices = cluster.new_notices();
     notices.load().await;
     let task = tokio::spawn(Arc::clone(&notices).run());
     let process = Process { notices, task };
-    cluster.happens(&process, 3, NoticeEvent::Asked);
+    cluster.report(&process, 3, NoticeEvent::Asked);
     sleep(Duration::from_secs(30)).await;
-    assert_eq!(cluster.asked(3), 1, "it is told at once");
+    assert_eq!(cluster.count_asked(3), 1, "it is told at once");
     drop(process);
-    let _process = cluster.begin().await;
+    let _process = cluster.start_process().await;
     sleep(Duration::from_secs(10)).await;
-    assert_eq!((cluster.asked(1), cluster.asked(2), cluster.asked(3)), (1, 1, 1));
+    assert_eq!((cluster.count_asked(1), cluster.count_asked(2), cluster.count_asked(3)), (1, 1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn unreadable_state_is_not_overwritten_and_is_loaded_later() {
     let mut cluster = Cluster::new(0);
-    let process = cluster.begin().await;
-    cluster.happens(&process, 1, NoticeEvent::Asked);
+    let process = cluster.start_process().await;
+    cluster.report(&process, 1, NoticeEvent::Asked);
     sleep(Duration::from_secs(100)).await;
     cluster.commit(2, NoticeEvent::Asked);
     drop(process);
     let (before, begin) = (cluster.writes(), Instant::now());
     *cluster.store.failing_loads.lock().unwrap() = 4;
-    let process = cluster.begin().await;
+    let process = cluster.start_process().await;
     assert!(begin.elapsed() < Duration::from_secs(1), "the operator does not wait for further attempts");
-    cluster.happens(&process, 3, NoticeEvent::Asked);
+    cluster.report(&process, 3, NoticeEvent::Asked);
     sleep(Duration::from_secs(5)).await;
-    assert_eq!((cluster.asked(1), cluster.asked(2), cluster.asked(3)), (1, 0, 1), "what is new is told");
+    assert_eq!((cluster.count_asked(1), cluster.count_asked(2), cluster.count_asked(3)), (1, 0, 1), "what is new is told");
     assert_eq!(cluster.writes(), before);
     sleep(Duration::from_secs(60)).await;
     assert!(cluster.writes() > before);
     drop(process);
-    let _process = cluster.begin().await;
+    let _process = cluster.start_process().await;
     sleep(Duration::from_secs(10)).await;
-    assert_eq!((cluster.asked(1), cluster.asked(2), cluster.asked(3)), (1, 1, 1));
+    assert_eq!((cluster.count_asked(1), cluster.count_asked(2), cluster.count_asked(3)), (1, 1, 1));
     assert_eq!(cluster.count(NoticeResult::Lost), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn events_before_the_first_valid_configuration_are_sent_later() {
     let mut cluster = Cluster::new(0);
-    let process = cluster.begin().await;
-    cluster.happens(&process, 1, NoticeEvent::Asked);
+    let process = cluster.start_process().await;
+    cluster.report(&process, 1, NoticeEvent::Asked);
     sleep(Duration::from_secs(100)).await;
     cluster.commit(2, NoticeEvent::Asked);
     drop(process);
     cluster.configure("channels: 7");
-    let process = cluster.begin().await;
-    cluster.happens(&process, 3, NoticeEvent::Asked);
+    let process = cluster.start_process().await;
+    cluster.report(&process, 3, NoticeEvent::Asked);
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(cluster.received().len(), 1);
+    assert_eq!(cluster.count_received().len(), 1);
     cluster.configure(&config(cluster.folder.path()));
     sleep(Duration::from_secs(20)).await;
-    assert_eq!((cluster.asked(1), cluster.asked(2), cluster.asked(3)), (1, 1, 1));
+    assert_eq!((cluster.count_asked(1), cluster.count_asked(2), cluster.count_asked(3)), (1, 1, 1));
     drop(process);
 }
 
 #[tokio::test(start_paused = true)]
 async fn flush_stores_a_state_whose_write_was_cancelled() {
     let mut cluster = Cluster::new(0);
-    let process = cluster.begin().await;
+    let process = cluster.start_process().await;
     sleep(Duration::from_secs(2)).await;
     let before = cluster.writes();
-    cluster.happens(&process, 1, NoticeEvent::Asked);
+    cluster.report(&process, 1, NoticeEvent::Asked);
     // The delivery takes a millisecond, and the write of the state takes 20.
     sleep(Duration::from_millis(10)).await;
     let notices = Arc::clone(&process.notices);
     drop(process);
     sleep(Duration::from_millis(50)).await;
-    assert_eq!((cluster.asked(1), cluster.writes()), (1, before), "its write did not end");
+    assert_eq!((cluster.count_asked(1), cluster.writes()), (1, before), "its write did not end");
     notices.flush().await;
-    let _process = cluster.begin().await;
+    let _process = cluster.start_process().await;
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(cluster.asked(1), 1);
+    assert_eq!(cluster.count_asked(1), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn failed_write_is_repeated_without_a_new_event() {
     let mut cluster = Cluster::new(0);
-    let process = cluster.begin().await;
+    let process = cluster.start_process().await;
     sleep(Duration::from_secs(2)).await;
-    cluster.happens(&process, 1, NoticeEvent::Asked);
+    cluster.report(&process, 1, NoticeEvent::Asked);
     // The state with the delivery is written a second after the state in which the notice waited.
     sleep(Duration::from_millis(500)).await;
     *cluster.store.failing_writes.lock().unwrap() = 1;
     sleep(Duration::from_secs(10)).await;
     assert_eq!(*cluster.store.failing_writes.lock().unwrap(), 0);
     drop(process);
-    let _process = cluster.begin().await;
+    let _process = cluster.start_process().await;
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(cluster.asked(1), 1);
+    assert_eq!(cluster.count_asked(1), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -521,8 +521,8 @@ async fn new_route_sends_no_old_events() {
         let mut cluster = Cluster::new(0);
         let all = config(cluster.folder.path());
         cluster.configure(&all.replace("{to:", "{events: [Ended], to:"));
-        let process = cluster.begin().await;
-        cluster.happens(&process, 1, NoticeEvent::Asked);
+        let process = cluster.start_process().await;
+        cluster.report(&process, 1, NoticeEvent::Asked);
         sleep(Duration::from_secs(1000)).await;
         let before = cluster.writes();
         if is_reloaded {
@@ -534,12 +534,12 @@ async fn new_route_sends_no_old_events() {
             cluster.configure(&all);
         }
         drop(process);
-        let process = cluster.begin().await;
+        let process = cluster.start_process().await;
         sleep(Duration::from_secs(10)).await;
-        assert!(cluster.received().is_empty(), "reloaded: {is_reloaded}");
-        cluster.happens(&process, 2, NoticeEvent::Asked);
+        assert!(cluster.count_received().is_empty(), "reloaded: {is_reloaded}");
+        cluster.report(&process, 2, NoticeEvent::Asked);
         sleep(Duration::from_secs(10)).await;
-        assert_eq!(cluster.asked(2), 1);
+        assert_eq!(cluster.count_asked(2), 1);
     }
 }
 
@@ -547,9 +547,9 @@ async fn new_route_sends_no_old_events() {
 async fn failing_channel_gives_up_all_its_notices_after_a_day() {
     let mut cluster = Cluster::new(0);
     *cluster.receiver.is_away.lock().unwrap() = true;
-    let process = cluster.begin().await;
+    let process = cluster.start_process().await;
     for object in 0..400 {
-        cluster.happens(&process, object, NoticeEvent::Asked);
+        cluster.report(&process, object, NoticeEvent::Asked);
     }
     sleep(Duration::from_secs(23 * 3600)).await;
     assert_eq!((cluster.count(NoticeResult::Dead), process.notices.waiting()["hook"]), (0, 400));

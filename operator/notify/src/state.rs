@@ -196,8 +196,8 @@ impl Ledger {
         self.is_changed = true;
     }
 
-    /// Advances the watermark, and returns the state to store. Forgets settled deliveries up to the watermark, as far as
-    /// they are more than [`MAX_KEYS`]. `held`: the watermark stays before this time, because later events may still
+    /// Advances the watermark, and returns the state to store. Forgets settled deliveries up to the watermark, as far
+    /// as they are more than [`MAX_KEYS`]. `held`: the watermark stays before this time, because later events may still
     /// have to be queued.
     pub fn take_mark(&mut self, now: Moment, held: Option<Moment>) -> Mark {
         let latest = held.map_or(now, |held| held.min(now)).before(LEAST_BEHIND);

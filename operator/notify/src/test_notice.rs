@@ -73,11 +73,11 @@ impl TestReport {
 
     /// Adds the result of a stage with its text for the report, and returns the value for the next stage.
     fn note<T>(&mut self, stage: &'static str, result: Result<(T, String), String>) -> Option<T> {
-        let (value, noted) = match result {
+        let (value, text) = match result {
             Ok((value, text)) => (Some(value), Ok(text)),
             Err(why) => (None, Err(why)),
         };
-        self.stages.push((stage, noted));
+        self.stages.push((stage, text));
         value
     }
 }
@@ -86,7 +86,7 @@ impl fmt::Display for TestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (stage, result) in &self.stages {
             match result {
-                Ok(told) => writeln!(f, "ok      {stage}: {told}")?,
+                Ok(text) => writeln!(f, "ok      {stage}: {text}")?,
                 Err(why) => writeln!(f, "FAILED  {stage}: {why}")?,
             }
         }
@@ -130,8 +130,8 @@ impl ChannelTest {
     fn load_channel(&self) -> Result<(TestedChannel, String), String> {
         let now = Moment::from(self.clock.now());
         let mut file = ConfigFile::new(self.file.clone());
-        let built = file.refresh(now, |loaded| self.build(&loaded.config));
-        let Some((loaded, (config, channel))) = built else {
+        let refreshed = file.refresh(now, |loaded| self.build(&loaded.config));
+        let Some((loaded, (config, channel))) = refreshed else {
             return Err(match file.state(now) {
                 FileState::Kept { why, .. } | FileState::Stopped { why } => why,
                 FileState::Current => "internal error; report this as a bug".to_owned(),
@@ -141,6 +141,7 @@ impl ChannelTest {
         Ok((TestedChannel { loaded, config, channel }, description))
     }
 
+    /// Builds the channel under test. Fails if the configuration has no such channel.
     fn build(&self, config: &Config) -> Result<(ChannelConfig, Arc<dyn Channel>), ConfigError> {
         let known = config.channels.iter().enumerate().find(|(_, channel)| channel.name == self.channel);
         let (at, channel) = known.ok_or_else(|| {
@@ -178,16 +179,16 @@ impl ChannelTest {
         }
     }
 
-    /// Resolves the host as the channel does, and returns the addresses that may be reached.
+    /// Resolves the host as the channel does. Returns the allowed addresses, and a text for the report.
     async fn resolve(&self, config: &Config, destination: &Destination) -> Result<(Vec<SocketAddr>, String), String> {
         let Destination { host, port } = destination;
         let addresses = reachable_addresses(config, &self.protected);
         self.protected.settled().await;
         let literal: Option<IpAddr> = host.parse().ok();
-        let found: Vec<SocketAddr> = match literal {
+        let resolved: Vec<SocketAddr> = match literal {
             Some(address) => vec![SocketAddr::new(address, *port)],
             None => match timeout(CONNECT_TIMEOUT, tokio::net::lookup_host((host.as_str(), *port))).await {
-                Ok(Ok(found)) => found.collect(),
+                Ok(Ok(resolved)) => resolved.collect(),
                 Ok(Err(_)) => {
                     return Err(
                         "the name of the server does not resolve; correct it, or look at the cluster's DNS".to_owned()
@@ -199,14 +200,14 @@ impl ChannelTest {
             },
         };
         let name = literal.is_none().then_some(host.as_str());
-        let may_be_reached = |address: &SocketAddr| addresses.check_address(address.ip(), Some(*port), name).is_ok();
-        let number = found.len();
-        let reachable: Vec<SocketAddr> = found.into_iter().filter(may_be_reached).collect();
-        if reachable.is_empty() {
+        let is_allowed = |address: &SocketAddr| addresses.check_address(address.ip(), Some(*port), name).is_ok();
+        let number = resolved.len();
+        let allowed: Vec<SocketAddr> = resolved.into_iter().filter(is_allowed).collect();
+        if allowed.is_empty() {
             return Err("it is refused; add it to notifications.allowedAddresses if it is meant (no entry opens a metadata service)".to_owned());
         }
-        let summary = format!("{} of {number} may be reached", reachable.len());
-        Ok((reachable, summary))
+        let summary = format!("{} of {number} may be reached", allowed.len());
+        Ok((allowed, summary))
     }
 
     /// Sends the test notice. In PagerDuty, also resolves the incident that the notice opens.
@@ -245,6 +246,7 @@ impl ChannelTest {
     }
 }
 
+/// Describes a channel for the report: its kind, its routes, and whether authors can add it.
 fn describe(config: &Config, channel: &ChannelConfig) -> String {
     let kind = match &channel.kind {
         ChannelKind::Slack(_) => "Slack",
@@ -260,10 +262,11 @@ fn describe(config: &Config, channel: &ChannelConfig) -> String {
     format!("channel {} is {kind}, routes: {routes}, {authors}{used}", channel.name)
 }
 
+/// Returns the recipient for a user, with a text for the report. Fails if the user has no address.
 fn recipient_of_user(people: &People, user: &str, medium: Medium) -> Result<(Recipient, String), String> {
-    let found = people.addresses(&[Subject::user(user)], medium).pop_first();
+    let address = people.addresses(&[Subject::user(user)], medium).pop_first();
     let address =
-        found.ok_or_else(|| "the user of --to has no address for this channel; add it to people.file".to_owned())?;
+        address.ok_or_else(|| "the user of --to has no address for this channel; add it to people.file".to_owned())?;
     Ok((Recipient::Person(address), "the user of --to".to_owned()))
 }
 
@@ -292,14 +295,15 @@ async fn find_destination(channel: &ChannelConfig) -> Result<Destination, String
         }
     };
     let url: Option<Url> = url.parse().ok();
-    let found = url.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default().unwrap_or(usual_port))));
+    let destination = url.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default().unwrap_or(usual_port))));
     let (host, port) =
-        found.ok_or_else(|| "the file of the URL has no URL with a host; correct its Secret".to_owned())?;
+        destination.ok_or_else(|| "the file of the URL has no URL with a host; correct its Secret".to_owned())?;
     // In a URL an IPv6 address is in brackets.
     let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     Ok(Destination { host, port })
 }
 
+/// Reads a file of the channel. Returns its text, or the reason why it cannot be read.
 async fn read_file(file: &Path) -> Result<String, String> {
     read_secret(file).await.map(|secret| secret.expose_secret().to_owned()).map_err(|error| reason(error).0)
 }
@@ -343,29 +347,29 @@ fn reason(error: SendError) -> (String, bool) {
 /// # Errors
 /// Another test began less than a minute ago, or the file cannot be written.
 pub fn claim_test(file: &Path, now: Moment) -> Result<(), String> {
-    let unwritten = |error: std::io::Error| {
+    let unwritable = |error: std::io::Error| {
         format!(
             "the time of the test cannot be noted in {}: {}; let the operator write there (STATE_DIR)",
             file.display(),
             error.kind()
         )
     };
-    let mut note = File::options().read(true).write(true).create(true).truncate(false).open(file).map_err(unwritten)?;
+    let mut note = File::options().read(true).write(true).create(true).truncate(false).open(file).map_err(unwritable)?;
     match note.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err("another test runs now; try again in a minute".to_owned()),
-        Err(TryLockError::Error(error)) => return Err(unwritten(error)),
+        Err(TryLockError::Error(error)) => return Err(unwritable(error)),
     }
     let mut text = String::new();
-    note.read_to_string(&mut text).map_err(unwritten)?;
+    note.read_to_string(&mut text).map_err(unwritable)?;
     let last = text.trim().parse::<jiff::Timestamp>().ok().map(Moment::from);
     // A time in the future is ignored: the clock was wrong.
     let left = last.filter(|last| *last <= now).map(|last| BETWEEN_TESTS.saturating_sub(now.since(last)));
     if let Some(left) = left.filter(|left| !left.is_zero()) {
         return Err(format!("one test a minute is made; try again in {} s", left.as_secs().max(1)));
     }
-    note.rewind().and_then(|()| note.set_len(0)).map_err(unwritten)?;
-    note.write_all(format!("{now}\n").as_bytes()).map_err(unwritten)
+    note.rewind().and_then(|()| note.set_len(0)).map_err(unwritable)?;
+    note.write_all(format!("{now}\n").as_bytes()).map_err(unwritable)
 }
 
 #[cfg(test)]
@@ -379,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn one_test_a_minute_is_made_by_all_processes_together() {
+    fn test_can_be_claimed_once_a_minute() {
         let folder = tempfile::tempdir().unwrap();
         let note = folder.path().join("note");
         assert_eq!(claim_test(&note, at(100)), Ok(()));
@@ -395,9 +399,9 @@ mod tests {
     #[test]
     fn report_has_no_name_of_a_user() {
         let people = People::parse("users: {SECRET: {mail: SECRET@example.com}}", &[]).unwrap();
-        let (_, told) = recipient_of_user(&people, "SECRET", Medium::Mail).unwrap();
+        let (_, text) = recipient_of_user(&people, "SECRET", Medium::Mail).unwrap();
         let refused = recipient_of_user(&people, "SECRET@example.org", Medium::Mail).unwrap_err();
-        assert!(!told.contains("SECRET") && !refused.contains("SECRET"), "{told}, {refused}");
+        assert!(!text.contains("SECRET") && !refused.contains("SECRET"), "{text}, {refused}");
     }
 
     #[test]

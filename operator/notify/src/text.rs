@@ -251,8 +251,8 @@ fn is_mass_mention(text: &[char], index: usize) -> bool {
     MASS_MENTIONS.into_iter().any(|name| word.eq_ignore_ascii_case(name))
 }
 
-/// Whether the dot at `index` may be part of a host name or an IP address. The only dot of a decimal number such as 3.14
-/// is not.
+/// Whether the dot at `index` may be part of a host name or an IP address. The only dot of a decimal number such as
+/// 3.14 is not.
 fn is_dot_of_host(text: &[char], index: usize) -> bool {
     let is_part = |character: char| character.is_alphanumeric() || character == '-';
     let before = text.get(..index).unwrap_or_default();

@@ -73,8 +73,8 @@ impl Channel for WebhookChannel {
     }
 }
 
-/// Signs a request with each secret, and returns the value of the header `webhook-signature`. While a secret is rotated,
-/// there are two secrets. Fails if a secret is not a signing key.
+/// Signs a request with each secret, and returns the value of the header `webhook-signature`. While a secret is
+/// rotated, there are two secrets. Fails if a secret is not a signing key.
 fn sign_body(secrets: &SecretText, id: &str, timestamp: i64, body: &str) -> Result<String, SendError> {
     let signed = format!("{id}.{timestamp}.{body}");
     let signature = |secret: &str| {

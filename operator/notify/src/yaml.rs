@@ -30,13 +30,13 @@ pub(crate) fn read(text: &str) -> Result<Value, String> {
 ///
 /// # Errors
 /// The value does not fit the type; with the expectation.
-pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, String> {
-    serde_json::from_value(value).map_err(|error| without_value(&error))
+pub(crate) fn convert<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    serde_json::from_value(value).map_err(|error| message_without_value(&error))
 }
 
-/// Returns the message of an error without the value, which may contain any text. The expectation comes last in a
-/// message, and consists of names of the type.
-fn without_value(error: &Error) -> String {
+/// Returns the message of an error without the value, which may contain any text. serde writes the expectation last,
+/// and it consists only of names of the type.
+fn message_without_value(error: &Error) -> String {
     let text = error.to_string();
     let kind = WITH_VALUE.into_iter().find(|kind| text.starts_with(*kind));
     match (kind, text.rsplit_once(", expected ")) {
@@ -70,25 +70,25 @@ mod tests {
         Standard,
     }
 
-    fn wrong<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> String {
-        typed::<T>(read(text).unwrap()).unwrap_err()
+    fn conversion_error<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> String {
+        convert::<T>(read(text).unwrap()).unwrap_err()
     }
 
     #[test]
     fn error_has_the_expected_form_without_the_value() {
-        for (said, expected) in [
-            (wrong::<Fields>("xoxb-SECRET"), "invalid type, expected struct Fields"),
-            (wrong::<Fields>("{name: 7}"), "invalid type, expected a string"),
-            (wrong::<Fields>("{name: [SECRET]}"), "invalid type, expected a string"),
-            (wrong::<Fields>("{name: x, \"SECRET, expected `y\": 1}"), "unknown field, expected `name`"),
-            (wrong::<Fields>("{}"), "missing field `name`"),
-            (wrong::<Kind>("\"SECRET`, expected \\\"x\""), "unknown variant, expected `standard`"),
-            (wrong::<Vec<bool>>("[true, \"SECRET, expected SECRET\"]"), "invalid type, expected a boolean"),
-            (wrong::<BTreeMap<String, u8>>("{a: 734859}"), "invalid value, expected u8"),
+        for (error, expected) in [
+            (conversion_error::<Fields>("xoxb-SECRET"), "invalid type, expected struct Fields"),
+            (conversion_error::<Fields>("{name: 7}"), "invalid type, expected a string"),
+            (conversion_error::<Fields>("{name: [SECRET]}"), "invalid type, expected a string"),
+            (conversion_error::<Fields>("{name: x, \"SECRET, expected `y\": 1}"), "unknown field, expected `name`"),
+            (conversion_error::<Fields>("{}"), "missing field `name`"),
+            (conversion_error::<Kind>("\"SECRET`, expected \\\"x\""), "unknown variant, expected `standard`"),
+            (conversion_error::<Vec<bool>>("[true, \"SECRET, expected SECRET\"]"), "invalid type, expected a boolean"),
+            (conversion_error::<BTreeMap<String, u8>>("{a: 734859}"), "invalid value, expected u8"),
         ] {
-            assert_eq!(said, expected);
+            assert_eq!(error, expected);
         }
-        assert!(typed::<Kind>(read("standard").unwrap()).is_ok());
+        assert!(convert::<Kind>(read("standard").unwrap()).is_ok());
     }
 
     #[test]
@@ -100,8 +100,8 @@ mod tests {
             ("SECRET: a: b", "not YAML, at line 1"),
             ("\tSECRET: \"x", "not YAML"),
         ] {
-            let said = read(text).unwrap_err();
-            assert!(said.starts_with(why) && !said.contains("SECRET") && !said.contains('\n'), "{text}: {said}");
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(why) && !error.contains("SECRET") && !error.contains('\n'), "{text}: {error}");
         }
     }
 }

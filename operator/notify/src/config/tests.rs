@@ -3,7 +3,7 @@
 
 use super::*;
 
-const WHOLE: &str = r##"
+const EXAMPLE: &str = r##"
 inbox: https://signoff.example.com
 allowedAddresses: [10.0.0.25/32]
 channels:
@@ -19,8 +19,8 @@ routes: [{namespaces: {env: prod}, gateTypes: [step, toolExecution], events: [As
 "##;
 
 #[test]
-fn the_whole_example_is_read() {
-    let config = Config::parse(WHOLE).unwrap();
+fn complete_configuration_is_parsed() {
+    let config = Config::parse(EXAMPLE).unwrap();
     assert_eq!(config.channels.len(), 6);
     assert_eq!(config.allowed_addresses, ["10.0.0.25/32".parse::<Allowed>().unwrap()]);
     let finance = config.channels.first().unwrap();
@@ -89,14 +89,14 @@ fn a_duplicate_channel_is_refused() {
 }
 
 #[test]
-fn more_channels_than_the_state_holds_are_refused() {
+fn configuration_with_more_than_16_channels_is_refused() {
     let all: Vec<_> = (0..17).map(|n| format!("{{name: c{n}, pagerduty: {{routingKeyFile: /k}}}}")).collect();
     let error = Config::parse(&format!("channels: [{}]", all.join(", "))).unwrap_err();
     assert_eq!(error.to_string(), "channels: has 17 entries; at most 16 are possible");
 }
 
 #[test]
-fn a_secret_in_any_wrong_place_is_in_no_error() {
+fn error_contains_no_value_of_the_configuration() {
     let channel = |rest: &str| format!("channels: [{{name: a, {rest}}}]");
     for text in [
         "SECRET".to_owned(),

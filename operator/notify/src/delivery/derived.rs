@@ -134,7 +134,7 @@ mod tests {
 
     /// The notices of a process with one webhook channel, the flag that makes its attempts fail, and the counted
     /// results.
-    struct BegunNotices {
+    struct ProcessNotices {
         notices: Arc<Notices>,
         is_away: Arc<AtomicBool>,
         results: Arc<Mutex<Vec<NoticeResult>>>,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     /// Loads the notices of a process after an earlier process left the deliveries in `open`.
-    async fn begin(open: &[DeliveryKey]) -> BegunNotices {
+    async fn start_process(open: &[DeliveryKey]) -> ProcessNotices {
         let folder = tempfile::tempdir().unwrap();
         let (url, file) = (folder.path().join("url"), folder.path().join("notices.yaml"));
         std::fs::write(&url, "https://hook.example.com").unwrap();
@@ -152,19 +152,19 @@ mod tests {
         let mark = serde_json::json!({"through": at(3600), "open": open}).to_string();
         let state = StoredState { marks: BTreeMap::from([("hook".to_owned(), mark)]), handles: BTreeMap::new() };
         let (is_away, results) = (Arc::new(AtomicBool::new(true)), Arc::new(Mutex::new(Vec::new())));
-        let (of_channel, counted, start) = (Arc::clone(&is_away), Arc::clone(&results), Instant::now());
+        let (channel_is_away, counted, start) = (Arc::clone(&is_away), Arc::clone(&results), Instant::now());
         let notices = Arc::new(Notices::new(NoticeParts {
             file,
             clock: Arc::new(move || at(3600).after(start.elapsed()).timestamp()),
             store: Arc::new(FixedState(state)),
             build: Arc::new(move |_, _| {
-                let channel: Arc<dyn Channel> = Arc::new(AwayChannel(Arc::clone(&of_channel)));
+                let channel: Arc<dyn Channel> = Arc::new(AwayChannel(Arc::clone(&channel_is_away)));
                 Ok(channel)
             }),
             count: Arc::new(move |_, result| counted.lock().unwrap().push(result)),
         }));
         notices.load().await;
-        BegunNotices { notices, is_away, results, _folder: folder }
+        ProcessNotices { notices, is_away, results, _folder: folder }
     }
 
     fn key(run: &str) -> DeliveryKey {
@@ -173,7 +173,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn settled_open_event_is_neither_sent_nor_lost() {
-        let process = begin(&[key("settled"), key("kept"), key("gone")]).await;
+        let process = start_process(&[key("settled"), key("kept"), key("gone")]).await;
         let notices = &process.notices;
         assert!(notices.has_open() && notices.is_open("uid-of-settled", "asked"));
         notices.settle_open("uid-of-settled", "asked");
@@ -189,15 +189,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn event_that_is_not_sent_is_counted_as_dropped() {
-        let process = begin(&[]).await;
+        let process = start_process(&[]).await;
         process.notices.count_dropped(&occasion("one"), &NamespaceLabels::new());
         assert_eq!(*process.results.lock().unwrap(), [NoticeResult::Dropped]);
         assert!(!process.notices.want_details(), "the channel has none");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_run_is_named_after_its_notices_are_delivered() {
-        let process = begin(&[]).await;
+    async fn awaited_run_is_returned_after_its_notices_are_delivered() {
+        let process = start_process(&[]).await;
         let notices = &process.notices;
         notices.end_recovery();
         let task = tokio::spawn(Arc::clone(notices).run());

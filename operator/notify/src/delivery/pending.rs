@@ -36,7 +36,7 @@ impl PendingEvents {
         at.after(GIVEN_UP) > now
     }
 
-    /// Adds an event.
+    /// Adds an event, unless it waits already. Drops the oldest events beyond [`MAX_BYTES`].
     pub(super) fn add(&mut self, occasion: &Occasion, labels: &NamespaceLabels) {
         let id = notice_id(&occasion.uid, &occasion.key);
         let event = (occasion.clone(), labels.clone());
@@ -57,7 +57,7 @@ impl PendingEvents {
         self.by_time.values().any(|(occasion, _)| occasion.namespace == namespace && occasion.run == run)
     }
 
-    /// Removes all events, and returns those of the last day.
+    /// Removes all events, and returns the ones that are still sent. Logs the number of dropped events.
     pub(super) fn take(&mut self, now: Moment) -> Vec<(Occasion, NamespaceLabels)> {
         let Self { by_time, dropped, .. } = std::mem::take(self);
         if dropped > 0 {
@@ -67,6 +67,7 @@ impl PendingEvents {
     }
 }
 
+/// Returns the bytes of an event, roughly.
 fn bytes_of(occasion: &Occasion) -> usize {
     let text = occasion.details.as_ref().map_or(0, String::len);
     BYTES_BESIDES + text + occasion.audience.len() * BYTES_OF_PERSON

@@ -73,13 +73,14 @@ impl Notices {
         self.standings.notified().await;
     }
 
-    /// Returns the changes since the last call.
+    /// Returns the changes since the last call. After a change of the configuration, also returns all runs whose
+    /// deletion waits for notices.
     #[must_use]
     pub fn take_changed(&self) -> ChangedApprovals {
         let mut inner = self.lock();
         let mut changed = std::mem::take(&mut inner.changed);
         if changed.is_reloaded {
-            // The notices of these runs may have waited for a channel that is no longer configured.
+            // The notices of the awaited runs may have waited for a channel that is no longer configured.
             changed.runs.extend(std::mem::take(&mut inner.awaited).into_keys());
         }
         changed

@@ -9,18 +9,18 @@ use async_trait::async_trait;
 use signoff_api::Moment;
 use tokio::time::{sleep, timeout};
 
-use super::{ChangedApprovals, Line, Notices, PATIENCE};
+use super::{ATTEMPT_TIMEOUT, ChangedApprovals, Line, Notices};
 
 /// The shortest time between two writes of the state.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 /// The time between a failed write of the state and the next attempt.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// The longest time of the first attempt to load the state. The start of the operator waits for this attempt.
-const LOAD_PATIENCE: Duration = Duration::from_secs(5);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest time between two attempts to load the state.
 const BETWEEN_LOADS: Duration = Duration::from_secs(30);
 /// The longest time of the last write before the process ends.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The stored state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,18 +54,20 @@ impl Notices {
     /// Loads the state and reads the files. If the state cannot be loaded, the operator starts anyway: [`Self::run`]
     /// tries again, and derived events wait until then.
     pub async fn load(&self) {
-        self.load_state(LOAD_PATIENCE).await;
+        self.load_state(LOAD_TIMEOUT).await;
         self.refresh();
         // At the start every Approval is reconciled anyway.
         self.lock().changed = ChangedApprovals::default();
         // Stores the mark of a new channel before any event. Without a stored mark, a crash would lose the first events
         // of the channel.
-        self.store_within(LOAD_PATIENCE).await;
+        self.store_within(LOAD_TIMEOUT).await;
     }
 
-    async fn load_state(&self, patience: Duration) {
-        let loaded = timeout(patience, self.parts.store.load()).await;
-        let loaded = loaded.unwrap_or_else(|_| Err(format!("no answer within {patience:?}")));
+    /// Loads the state once, within `time_limit`, and adds it to the state of this process. A failure is logged when
+    /// its reason has changed.
+    async fn load_state(&self, time_limit: Duration) {
+        let loaded = timeout(time_limit, self.parts.store.load()).await;
+        let loaded = loaded.unwrap_or_else(|_| Err(format!("no answer within {time_limit:?}")));
         let mut inner = self.lock();
         match loaded {
             Ok(state) => {
@@ -87,13 +89,14 @@ impl Notices {
         }
     }
 
-    /// Loads the state if that failed at the start. Then stores the state after each change, at most once a second.
+    /// Loads the state if the load at the start failed. Then stores the state after each change, at most once a second.
+    /// Never returns.
     pub(super) async fn keep_state(&self) {
         let mut pause = BETWEEN_WRITES;
         while !self.is_loaded() {
             sleep(pause).await;
             pause = (pause * 2).min(BETWEEN_LOADS);
-            self.load_state(PATIENCE).await;
+            self.load_state(ATTEMPT_TIMEOUT).await;
         }
         // `load` may just have stored the state.
         sleep(BETWEEN_WRITES).await;
@@ -123,22 +126,23 @@ impl Notices {
     /// next process sends no old events if its configuration has other routes.
     pub async fn flush(&self) {
         self.lock().lines.values_mut().for_each(|line| line.ledger.mark_changed());
-        self.store_within(FLUSH_PATIENCE).await;
+        self.store_within(FLUSH_TIMEOUT).await;
     }
 
-    async fn store_within(&self, patience: Duration) {
-        let stored = timeout(patience, async {
+    /// Stores all changes of the state within `time_limit`. A failure is logged.
+    async fn store_within(&self, time_limit: Duration) {
+        let stored = timeout(time_limit, async {
             while self.store().await? {}
             Ok::<(), String>(())
         });
-        let stored = stored.await.unwrap_or_else(|_| Err(format!("no answer within {patience:?}")));
+        let stored = stored.await.unwrap_or_else(|_| Err(format!("no answer within {time_limit:?}")));
         if let Err(why) = stored {
             tracing::warn!("the state of notices is not stored, so that a crash may repeat or lose some: {why}");
         }
     }
 
-    /// Stores all marks if one has changed, and one changed object of message ids. Returns whether there may be a
-    /// further changed object.
+    /// Stores all marks if one has changed, and one changed object of message ids. Returns whether a further object may
+    /// have changed. Stores nothing before the state and the configuration are loaded.
     async fn store(&self) -> Result<bool, String> {
         // The lock allows one write at a time, so that an older state never replaces a newer one.
         let mut unfinished = self.unfinished.lock().await;
@@ -152,32 +156,32 @@ impl Notices {
                 inner.handles.mark_changed(number);
             }
             // Before the end of the recovery, any stored object may have an event to send.
-            let unknown = (!inner.has_recovered).then(|| Moment::from(jiff::Timestamp::UNIX_EPOCH));
-            let held = unknown.or_else(|| inner.held.first_key_value().map(|(since, _)| *since));
+            let held_by_recovery = (!inner.has_recovered).then(|| Moment::from(jiff::Timestamp::UNIX_EPOCH));
+            let held = held_by_recovery.or_else(|| inner.held.first_key_value().map(|(since, _)| *since));
             let is_changed = unfinished.marks || inner.lines.values().any(|line| line.ledger.is_changed());
             let marks = is_changed.then(|| {
-                let text =
+                let take_json =
                     |line: &mut Line| serde_json::to_string(&line.ledger.take_mark(now, held)).unwrap_or_default();
-                inner.lines.iter_mut().map(|(name, line)| (name.clone(), text(line))).collect::<BTreeMap<_, _>>()
+                inner.lines.iter_mut().map(|(name, line)| (name.clone(), take_json(line))).collect::<BTreeMap<_, _>>()
             });
             (marks, inner.handles.take_changed())
         };
         unfinished.marks = marks.is_some();
         unfinished.handles = messages.as_ref().map(|(number, _)| *number);
         let has_more = messages.is_some();
-        let mut stored = Ok(has_more);
+        let mut result = Ok(has_more);
         if let Some((number, messages)) = messages {
             match self.parts.store.store_handles(number, &messages).await {
                 Ok(()) => unfinished.handles = None,
-                // Without a stored id a later notice becomes a new message. The marks are more important, and so are
-                // stored anyway.
-                Err(why) => stored = Err(why),
+                // Without a stored id a later notice becomes a new message. The marks are stored anyway, because they
+                // are more important.
+                Err(why) => result = Err(why),
             }
         }
         if let Some(marks) = marks {
             self.parts.store.store_marks(&marks).await?;
             unfinished.marks = false;
         }
-        stored
+        result
     }
 }

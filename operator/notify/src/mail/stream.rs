@@ -20,12 +20,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The most bytes that are read from one connection, including those of TLS. A whole delivery takes about 10 KiB.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_BYTES: usize = 256 * 1024;
 /// The most lines of all answers in TLS. For each line of an answer, lettre parses the whole answer again. A whole
 /// delivery takes about 30 lines.
-const MOST_LINES: usize = 500;
+const MAX_LINES: usize = 500;
 /// The most bytes of one answer before TLS.
-const MOST_BYTES_BEFORE_TLS: usize = 8 * 1024;
+const MAX_BYTES_BEFORE_TLS: usize = 8 * 1024;
 /// The greeting that lettre reads if the server sent its own before TLS.
 const GREETING: &[u8] = b"220 TLS\r\n";
 
@@ -55,7 +55,7 @@ pub(super) async fn connect(
     let Ok(Ok(stream)) = timeout(time_limit, TcpStream::connect(address)).await else {
         return Err(ConnectError::Unreachable);
     };
-    let mut bounded = BoundedStream { stream, left: MOST_BYTES };
+    let mut bounded = BoundedStream { stream, left: MAX_BYTES };
     let greeting: &'static [u8] = if is_tls_first {
         b""
     } else {
@@ -64,12 +64,12 @@ pub(super) async fn connect(
     };
     let mut stream = AsyncNetworkStream::use_existing_tokio1(Box::new(bounded));
     stream.upgrade_tls(tls).await.map_err(ConnectError::Smtp)?;
-    let secured = SecuredStream { stream, greeting, lines_left: MOST_LINES };
+    let secured = SecuredStream { stream, greeting, lines_left: MAX_LINES };
     AsyncSmtpConnection::connect_with_transport(Box::new(secured), hello).await.map_err(ConnectError::Smtp)
 }
 
-/// Asks the server to begin TLS. Bytes after the last answer are not read here. Plain text that an attacker adds there
-/// is therefore read as part of TLS, which fails; it cannot pass for an answer within TLS.
+/// Asks the server to begin TLS with STARTTLS. Bytes after the last answer are not read here. Plain text that an
+/// attacker adds after that answer is read as part of TLS, so that TLS fails.
 async fn start_tls(stream: &mut BoundedStream, hello: &ClientId) -> Result<(), ConnectError> {
     read_answer(stream, 220).await?;
     let offered = send_command(stream, &format!("EHLO {hello}\r\n"), 250).await?;
@@ -91,18 +91,18 @@ async fn read_answer(stream: &mut BoundedStream, code: u16) -> Result<String, Co
     loop {
         let byte = stream.read_u8().await.map_err(|_| ConnectError::Unreachable)?;
         line.push(byte);
-        if answer.len() + line.len() > MOST_BYTES_BEFORE_TLS {
+        if answer.len() + line.len() > MAX_BYTES_BEFORE_TLS {
             return Err(ConnectError::BeforeTls(None));
         }
         if byte != b'\n' {
             continue;
         }
         let is_last = line.get(3) != Some(&b'-');
-        let found = line.get(..3).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        let received = line.get(..3).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         answer.append(&mut line);
-        match found {
-            Some(found) if found == code && is_last => return Ok(String::from_utf8_lossy(&answer).into_owned()),
-            Some(found) if found == code => {}
+        match received {
+            Some(received) if received == code && is_last => return Ok(String::from_utf8_lossy(&answer).into_owned()),
+            Some(received) if received == code => {}
             other => return Err(ConnectError::BeforeTls(other)),
         }
     }
@@ -230,16 +230,16 @@ mod tests {
 
     /// Starts a server that answers the connection with the first text and each command with the next one. The task
     /// returns all received commands.
-    async fn server(answers: &'static [&'static str]) -> (SocketAddr, JoinHandle<Vec<String>>) {
+    async fn start_server(answers: &'static [&'static str]) -> (SocketAddr, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let task = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
             let mut stream = BufReader::new(stream);
             let mut commands = Vec::new();
-            for (at, answer) in answers.iter().enumerate() {
+            for (index, answer) in answers.iter().enumerate() {
                 let mut command = Vec::new();
-                if at > 0 && stream.read_until(b'\n', &mut command).await.unwrap_or(0) > 0 {
+                if index > 0 && stream.read_until(b'\n', &mut command).await.unwrap_or(0) > 0 {
                     commands.push(String::from_utf8_lossy(&command).into_owned());
                 }
                 let _ = stream.write_all(answer.as_bytes()).await;
@@ -264,9 +264,9 @@ mod tests {
         greeting: &'static [u8],
     ) -> Result<AsyncSmtpConnection, smtp::Error> {
         let stream = TcpStream::connect(address).await.unwrap();
-        let bounded = BoundedStream { stream, left: MOST_BYTES };
+        let bounded = BoundedStream { stream, left: MAX_BYTES };
         let stream = AsyncNetworkStream::use_existing_tokio1(Box::new(bounded));
-        let secured = SecuredStream { stream, greeting, lines_left: MOST_LINES };
+        let secured = SecuredStream { stream, greeting, lines_left: MAX_LINES };
         let client = ClientId::default();
         let connecting = AsyncSmtpConnection::connect_with_transport(Box::new(secured), &client);
         timeout(TEST_TIMEOUT, connecting).await.expect("it ends in time")
@@ -296,12 +296,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_of_too_many_lines_ends_the_connection() {
-        let many: &'static str = Box::leak(format!("{}220 x\r\n", "220-\r\n".repeat(MOST_LINES)).into_boxed_str());
+    async fn answer_of_too_many_lines_ends_the_connection() {
+        let many: &'static str = Box::leak(format!("{}220 x\r\n", "220-\r\n".repeat(MAX_LINES)).into_boxed_str());
         let answers: &'static [&'static str] = Box::leak(Box::new([many]));
-        let (address, _server) = server(answers).await;
-        let failed = connect_as_if_secured(address, b"").await.err().unwrap();
-        assert!(format!("{failed:?}").contains("too long"), "{failed:?}");
+        let (address, _server) = start_server(answers).await;
+        let error = connect_as_if_secured(address, b"").await.err().unwrap();
+        assert!(format!("{error:?}").contains("too long"), "{error:?}");
     }
 
     #[tokio::test]
@@ -309,7 +309,7 @@ mod tests {
         let injected = "220 go on\r\n250-mail.example.com\r\n250 AUTH PLAIN\r\n235 2.7.0 welcome\r\n";
         let answers: &'static [&'static str] =
             Box::leak(Box::new(["220 hello\r\n", "250-mail.example.com\r\n250 STARTTLS\r\n", injected]));
-        let (address, server) = server(answers).await;
+        let (address, server) = start_server(answers).await;
         match connect_in_time(address).await {
             Err(ConnectError::Smtp(error)) => assert!(is_tls(&error), "{error:?}"),
             other => panic!("{:?}", other.err()),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_goes_on_in_tls_without_a_second_greeting() {
+    async fn connection_after_starttls_needs_no_second_greeting() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(async move {
@@ -350,9 +350,9 @@ mod tests {
             (leaked(&["220 x\r\n", "250 x\r\n"]), "NoStartTls"),
             (leaked(&["220 x\r\n", "250-x\r\n250 starttls\r\n", "454 SECRET\r\n"]), "BeforeTls(Some(454))"),
         ] {
-            let (address, _server) = server(answers).await;
-            let failed = connect_in_time(address).await.err().unwrap();
-            assert_eq!(format!("{failed:?}"), expected);
+            let (address, _server) = start_server(answers).await;
+            let error = connect_in_time(address).await.err().unwrap();
+            assert_eq!(format!("{error:?}"), expected);
         }
     }
 
@@ -362,7 +362,7 @@ mod tests {
             let answer: &'static str = Box::leak(format!("{answer} SECRET\r\n").into_boxed_str());
             Box::leak(Box::new(["220 x\r\n", "250 x\r\n", answer]))
         };
-        for (code, stage, is_final, said) in [
+        for (code, stage, is_final, reason) in [
             ("554", Stage::Connect, false, "554 when the connection began"),
             ("535", Stage::SignIn, false, "535: it refuses user and password; correct the files"),
             ("454", Stage::SignIn, false, "454: it refuses user and password"),
@@ -371,12 +371,12 @@ mod tests {
             ("550", Stage::Send, true, "550: it refuses the recipient"),
             ("552", Stage::Send, true, "552: it refuses the recipient"),
         ] {
-            let (address, _server) = server(answers_with(code)).await;
+            let (address, _server) = start_server(answers_with(code)).await;
             let mut connection = connect_as_if_secured(address, b"").await.unwrap();
             let failure = delivery_failure(stage, &connection.command("NOOP\r\n").await.unwrap_err());
-            let told = format!("{failure:?}");
-            assert!(told.contains(said) && !told.contains("SECRET"), "{told}");
-            assert_eq!(matches!(failure, SendError::Dead { .. }), is_final, "{told}");
+            let message = format!("{failure:?}");
+            assert!(message.contains(reason) && !message.contains("SECRET"), "{message}");
+            assert_eq!(matches!(failure, SendError::Dead { .. }), is_final, "{message}");
         }
         for error in [
             ConnectError::Unreachable,

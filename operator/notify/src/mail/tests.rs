@@ -28,7 +28,7 @@ fn notice() -> Notice {
 /// Returns a mail as it is sent. Of the quoted-printable encoding, only what the tests need is decoded.
 fn render_mail(notice: &Notice, thread: Option<&str>) -> String {
     let from = "Signoff <signoff@example.com>".parse().unwrap();
-    let (message, _) = message(notice, &from, "bob@example.com", thread).unwrap();
+    let (message, _) = render_message(notice, &from, "bob@example.com", thread).unwrap();
     let mail = String::from_utf8(message.formatted()).unwrap();
     let (head, body) = mail.split_once("\r\n\r\n").unwrap();
     format!("{head}\r\n\r\n{}", body.replace("=\r\n", ""))
@@ -40,7 +40,7 @@ fn head(mail: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_mail_has_an_id_of_the_notice_and_answers_the_first_one() {
+fn mail_has_the_id_of_the_notice_and_answers_the_first_mail() {
     let first = render_mail(&notice(), None);
     for line in [
         "Subject: Decision needed: pay of prod/refund-7",
@@ -56,13 +56,13 @@ fn a_mail_has_an_id_of_the_notice_and_answers_the_first_one() {
 
     let handle = "<0123456789abcdef.asked@example.com>";
     let taken = Notice { id: "x.taken".into(), event: NoticeEvent::Taken, ..notice() };
-    let second = render_mail(&taken, message_id_of(handle));
+    let second = render_mail(&taken, parse_message_id(handle));
     assert!(head(&second).contains(&format!("In-Reply-To: {handle}").as_str()), "{second}");
     assert!(head(&second).contains(&format!("References: {handle}").as_str()), "{second}");
 }
 
 #[test]
-fn no_text_of_others_becomes_a_header_a_link_or_a_line_of_the_operator() {
+fn untrusted_text_becomes_no_header_link_or_line_of_the_operator() {
     let hostile = [
         "x\r\nBcc: eve@evil.com",
         "x\nContent-Type: text/html\n\n<a href=\"https://evil.com\">y</a>",
@@ -105,7 +105,7 @@ fn no_text_of_others_becomes_a_header_a_link_or_a_line_of_the_operator() {
         assert!(names.iter().all(|name| known.contains(name)) && names.len() == known.len(), "{names:?}");
         assert!(!mail.contains("\r\n.\r\n") && mail.len() < 64 * 1024, "{mail}");
         let words = Wording::new(&notice, Rendering::Plain, DETAILS_UNITS);
-        let body = body(&notice, &words);
+        let body = render_body(&notice, &words);
         for part in ["evil.com", "evil。com", "evil．com", "evil｡com", "mailto:", "tel:+", "@everyone"] {
             assert!(!body.contains(part) && !words.title.contains(part), "{part} in {body}");
         }
@@ -117,8 +117,8 @@ fn no_text_of_others_becomes_a_header_a_link_or_a_line_of_the_operator() {
 
 #[test]
 fn handle_that_is_not_a_message_id_is_ignored() {
-    for wrong in ["", "<>", "<a@b", "a@b", "<a@b>\r\nBcc: x", "<a b@c>", "<a@b@c>", "<@b>"] {
-        assert_eq!(message_id_of(wrong), None, "{wrong}");
+    for malformed in ["", "<>", "<a@b", "a@b", "<a@b>\r\nBcc: x", "<a b@c>", "<a@b@c>", "<@b>"] {
+        assert_eq!(parse_message_id(malformed), None, "{malformed}");
     }
     assert_eq!(message_id("a b\r\n<c>", "example.com"), "<a-b---c-@example.com>");
 }
@@ -127,13 +127,13 @@ fn handle_that_is_not_a_message_id_is_ignored() {
 fn invalid_address_is_a_final_failure() {
     let from = "signoff@example.com".parse().unwrap();
     for wrong in ["SECRET", "SECRET@", "SECRET@example.com\r\nRCPT TO:<x@y.z>", "a SECRET@example.com"] {
-        let refused = message(&notice(), &from, wrong, None).unwrap_err();
+        let refused = render_message(&notice(), &from, wrong, None).unwrap_err();
         assert_eq!(refused, SendError::Dead { why: "mail: the address of the recipient is not valid".to_owned() });
     }
 }
 
 #[test]
-fn a_server_is_named_with_its_kind_of_tls() {
+fn url_decides_host_port_and_kind_of_tls() {
     let server = |url: &str| MailServer::from_url(&url.parse().unwrap());
     let expected = |host: &str, port, is_tls_first| Some(MailServer { host: host.into(), port, is_tls_first });
     assert_eq!(server("smtps://Mail.Example.com"), expected("mail.example.com", 465, true));
@@ -158,6 +158,6 @@ async fn a_server_at_a_special_address_is_refused_before_any_connection() {
     let refused = channel.send(&notice(), &to, None).await.unwrap_err();
     assert!(matches!(&refused, SendError::Later { why, .. } if why.contains("allowedAddresses")), "{refused:?}");
     assert!(!format!("{refused:?}").contains("127.0.0.1") && !format!("{refused:?}").contains("bob"), "{refused:?}");
-    let unaddressed = channel.send(&notice(), &Recipient::Channel, None).await.unwrap_err();
-    assert!(matches!(unaddressed, SendError::Dead { .. }));
+    let failure = channel.send(&notice(), &Recipient::Channel, None).await.unwrap_err();
+    assert!(matches!(failure, SendError::Dead { .. }));
 }

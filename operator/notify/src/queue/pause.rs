@@ -19,7 +19,7 @@ const LONGEST_PROBE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct Pause {
     /// The time until which the receiver asked to wait.
-    asked: Option<Moment>,
+    requested: Option<Moment>,
     /// The time of the next attempt after many failures.
     probe: Option<Moment>,
     /// The counted lanes that failed since the last answer of the receiver.
@@ -36,13 +36,14 @@ impl Pause {
 
     /// Returns the end of the pause, or `None` if the channel does not pause.
     pub(super) fn until(&self, now: Moment) -> Option<Moment> {
-        self.asked.max(self.probe).filter(|until| *until > now)
+        self.requested.max(self.probe).filter(|until| *until > now)
     }
 
-    /// Records a failure. `after`: the time for which the receiver asks to wait.
+    /// Records a failure of a lane. If enough lanes have failed in a row, lengthens the pause until the next attempt.
+    /// `after`: the time for which the receiver asks to wait.
     pub(super) fn fail(&mut self, lane: &LaneId, after: Option<Duration>, now: Moment) {
-        let asked = after.map(|after| now.after(after.min(LONGEST_PAUSE)));
-        self.asked = self.asked.max(asked);
+        let requested = after.map(|after| now.after(after.min(LONGEST_PAUSE)));
+        self.requested = self.requested.max(requested);
         if !self.is_general() && self.is_counted(lane) {
             self.lanes.insert(lane.clone());
         }
@@ -52,6 +53,7 @@ impl Pause {
         }
     }
 
+    /// Whether a failure of the lane counts: at most [`LANES_OF_A_PERSON`] lanes of one person do.
     fn is_counted(&self, lane: &LaneId) -> bool {
         match &lane.to {
             Recipient::Channel => true,
@@ -63,12 +65,12 @@ impl Pause {
 
     /// Records that the receiver has answered. A pause for which the receiver asked goes on.
     pub(super) fn end_general(&mut self) {
-        *self = Self { asked: self.asked, ..Self::default() };
+        *self = Self { requested: self.requested, ..Self::default() };
     }
 }
 
-/// Returns the time between attempt `attempts` and the next one. It doubles with each attempt up to an hour; up to a
-/// quarter is added that depends on the delivery, so that attempts spread.
+/// Returns the time between attempt `attempts` and the next attempt. The time doubles with each attempt, up to an hour.
+/// Up to a quarter is added, which depends on the delivery, so that the attempts of many deliveries spread.
 pub(super) fn backoff(attempts: u32, key: &DeliveryKey) -> Duration {
     let base = seconds_doubled(attempts.saturating_sub(1)).min(LONGEST_PAUSE);
     let digits = Digest::of_bytes(format!("{}/{attempts}", key.as_str()).as_bytes());
@@ -76,6 +78,7 @@ pub(super) fn backoff(attempts: u32, key: &DeliveryKey) -> Duration {
     (base + base / 4 * part / 256).min(LONGEST_PAUSE)
 }
 
+/// Returns one second, doubled `times` times.
 fn seconds_doubled(times: u32) -> Duration {
     Duration::from_secs(1_u64.checked_shl(times.min(20)).unwrap_or(u64::MAX))
 }

@@ -62,16 +62,16 @@ fn later_notice_of_an_approval_waits_for_the_earlier_one() {
     push(&mut queue, "pay", "a", NoticeEvent::Asked);
     push(&mut queue, "pay", "a", NoticeEvent::Taken);
     push(&mut queue, "pay", "b", NoticeEvent::Asked);
-    let first = queue.next(at(0)).unwrap();
-    let other = queue.next(at(0)).unwrap();
+    let first = queue.begin_next(at(0)).unwrap();
+    let other = queue.begin_next(at(0)).unwrap();
     assert_eq!((run_and_event(&first).0.as_str(), run_and_event(&other).0.as_str()), ("a", "b"));
-    assert!(queue.next(at(0)).is_none(), "its earlier notice is in flight");
+    assert!(queue.begin_next(at(0)).is_none(), "its earlier notice is in flight");
     let Finished::Later { at: again, .. } = queue.finish(&first.lane, later(None), at(0)) else { unreachable!() };
-    assert!(queue.next(at(0)).is_none() && queue.wake_at(at(0)) == Some(again));
-    let repeated = queue.next(again).unwrap();
+    assert!(queue.begin_next(at(0)).is_none() && queue.wake_at(at(0)) == Some(again));
+    let repeated = queue.begin_next(again).unwrap();
     assert_eq!(run_and_event(&repeated), run_and_event(&first));
     queue.finish(&repeated.lane, Ok(()), again);
-    assert_eq!(run_and_event(&queue.next(again).unwrap()), ("a".to_owned(), NoticeEvent::Taken));
+    assert_eq!(run_and_event(&queue.begin_next(again).unwrap()), ("a".to_owned(), NoticeEvent::Taken));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn namespaces_take_turns() {
         push(&mut queue, "flood", &format!("f{n}"), NoticeEvent::Asked);
     }
     push(&mut queue, "pay", "p", NoticeEvent::Asked);
-    let first_two: Vec<_> = (0..2).map(|_| queue.next(at(0)).unwrap().addressed.notice.namespace.clone()).collect();
+    let first_two: Vec<_> = (0..2).map(|_| queue.begin_next(at(0)).unwrap().addressed.notice.namespace.clone()).collect();
     assert_eq!(first_two, ["flood", "pay"]);
 }
 
@@ -91,7 +91,7 @@ fn pauses_double_up_to_an_hour_and_a_notice_is_given_up_after_a_day() {
     push(&mut queue, "pay", "a", NoticeEvent::Asked);
     let (mut now, mut pauses) = (at(0), Vec::new());
     let dead = loop {
-        let start = queue.next(now).unwrap();
+        let start = queue.begin_next(now).unwrap();
         match queue.finish(&start.lane, later(None), now) {
             Finished::Later { at: again, .. } => {
                 pauses.push(again.since(now).as_secs());
@@ -112,11 +112,11 @@ fn requested_pause_holds_for_the_whole_channel_and_at_most_an_hour() {
         let mut queue = queue();
         push(&mut queue, "pay", "a", NoticeEvent::Asked);
         push(&mut queue, "pay", "b", NoticeEvent::Asked);
-        let start = queue.next(at(0)).unwrap();
+        let start = queue.begin_next(at(0)).unwrap();
         queue.finish(&start.lane, later(Some(asked)), at(0));
-        assert!(queue.next(at(pause - 1)).is_none());
+        assert!(queue.begin_next(at(pause - 1)).is_none());
         assert_eq!(queue.wake_at(at(pause - 1)), Some(at(pause)));
-        assert!(queue.next(at(pause)).is_some());
+        assert!(queue.begin_next(at(pause)).is_some());
     }
 }
 
@@ -126,10 +126,10 @@ fn requested_pause_goes_on_after_the_success_of_another_attempt() {
     for object in ["a", "b", "c"] {
         push(&mut queue, "pay", object, NoticeEvent::Asked);
     }
-    let (first, second) = (queue.next(at(0)).unwrap(), queue.next(at(0)).unwrap());
+    let (first, second) = (queue.begin_next(at(0)).unwrap(), queue.begin_next(at(0)).unwrap());
     queue.finish(&first.lane, later(Some(30)), at(0));
     queue.finish(&second.lane, Ok(()), at(1));
-    assert!(queue.next(at(29)).is_none() && queue.next(at(30)).is_some());
+    assert!(queue.begin_next(at(29)).is_none() && queue.begin_next(at(30)).is_some());
 }
 
 #[test]
@@ -138,12 +138,12 @@ fn refused_recipient_does_not_delay_others() {
     // Each request is a lane of its own.
     (0..20).for_each(|number| push(&mut queue, "pay", &format!("refused-{number}"), NoticeEvent::Asked));
     for _ in 0..60 {
-        let Some(start) = queue.next(at(1)) else { break };
+        let Some(start) = queue.begin_next(at(1)) else { break };
         queue.finish(&start.lane, later(None), at(1));
     }
-    assert!(queue.next(at(1)).is_none(), "each was tried and waits");
+    assert!(queue.begin_next(at(1)).is_none(), "each was tried and waits");
     push_to(&mut queue, "other", Recipient::Person("bob".to_owned()));
-    assert_eq!(run_and_event(&queue.next(at(1)).unwrap()).0, "other");
+    assert_eq!(run_and_event(&queue.begin_next(at(1)).unwrap()).0, "other");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn dropped_details_are_not_sent_and_take_no_bytes() {
     let before = queue.total.bytes;
     queue.drop_details();
     assert_eq!(before - queue.total.bytes, 1100);
-    let start = queue.next(at(0)).unwrap();
+    let start = queue.begin_next(at(0)).unwrap();
     assert_eq!(start.addressed.notice.details, None);
     queue.finish(&start.lane, Ok(()), at(0));
     assert_eq!((queue.total.entries, queue.total.bytes), (0, 0));
@@ -167,13 +167,13 @@ fn a_refusal_settles_at_once_and_the_next_notice_follows() {
     let mut queue = queue();
     push(&mut queue, "pay", "a", NoticeEvent::Asked);
     push(&mut queue, "pay", "a", NoticeEvent::Taken);
-    let start = queue.next(at(0)).unwrap();
+    let start = queue.begin_next(at(0)).unwrap();
     let finished = queue.finish(&start.lane, Err(SendError::Dead { why: "no such channel".to_owned() }), at(0));
     assert_eq!(
         finished,
         Finished::Settled { keys: vec![start.addressed.key()], dead: Some("no such channel".to_owned()) }
     );
-    assert_eq!(run_and_event(&queue.next(at(0)).unwrap()).1, NoticeEvent::Taken);
+    assert_eq!(run_and_event(&queue.begin_next(at(0)).unwrap()).1, NoticeEvent::Taken);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn unreachable_receiver_gets_one_attempt_at_a_time() {
     }
     let (mut now, mut attempts) = (at(0), 0);
     while now < at(3600) {
-        while let Some(start) = queue.next(now) {
+        while let Some(start) = queue.begin_next(now) {
             attempts += 1;
             queue.finish(&start.lane, later(None), now);
         }
@@ -207,7 +207,7 @@ fn deliveries_of_the_largest_namespace_are_dropped_first() {
     assert_eq!(dropped.len(), 1);
     assert_ne!(dropped, [small.key()]);
     assert_eq!(queue.len(), 4);
-    let sent: BTreeSet<_> = std::iter::from_fn(|| queue.next(at(0))).map(|start| run_and_event(&start).0).collect();
+    let sent: BTreeSet<_> = std::iter::from_fn(|| queue.begin_next(at(0))).map(|start| run_and_event(&start).0).collect();
     assert!(sent.contains("p") && sent.len() == 4, "{sent:?}");
 }
 
@@ -220,13 +220,13 @@ fn many_notices_to_a_person_are_folded_by_namespace() {
     push(&mut queue, "pay", "p", NoticeEvent::Asked);
     push(&mut queue, "flood", "f0", NoticeEvent::Taken);
     let mut sent = 0;
-    while let Some(start) = queue.next(at(0)) {
+    while let Some(start) = queue.begin_next(at(0)) {
         sent += 1;
         queue.finish(&start.lane, Ok(()), at(0));
     }
     assert_eq!((sent, queue.len()), (22, 12));
     assert_eq!(queue.wake_at(at(0)), Some(at(60)));
-    let folded = queue.next(at(60)).unwrap();
+    let folded = queue.begin_next(at(60)).unwrap();
     assert_eq!(folded.addressed.notice.kind.as_deref(), Some("12 more wait"));
     let Finished::Settled { keys, dead: None } = queue.finish(&folded.lane, Ok(()), at(60)) else { unreachable!() };
     assert_eq!(keys.len(), 12);
@@ -261,7 +261,7 @@ fn folded_notices_of_a_flood_are_dropped_before_those_of_others() {
         push(&mut queue, "flood", &format!("f{n}"), NoticeEvent::Asked);
     }
     // The first 20 are sent one by one, and nine are folded.
-    while let Some(start) = queue.next(at(0)) {
+    while let Some(start) = queue.begin_next(at(0)) {
         queue.finish(&start.lane, Ok(()), at(0));
     }
     assert_eq!(queue.len(), 9);
@@ -271,7 +271,7 @@ fn folded_notices_of_a_flood_are_dropped_before_those_of_others() {
     let first = addressed("pay", "p0", NoticeEvent::Ended, "bob");
     assert_eq!(queue.push(first, at(0), at(0)), [addressed("flood", "g20", NoticeEvent::Asked, "alice").key()]);
     assert_eq!(queue.push(addressed("pay", "p1", NoticeEvent::Ended, "bob"), at(0), at(0)).len(), 1);
-    let sent: Vec<_> = std::iter::from_fn(|| queue.next(at(60))).map(|start| start.addressed.notice).collect();
+    let sent: Vec<_> = std::iter::from_fn(|| queue.begin_next(at(60))).map(|start| start.addressed.notice).collect();
     let of_pay = sent.iter().filter(|notice| notice.namespace == "pay").count();
     let folded: Vec<_> = sent.iter().filter_map(|notice| notice.kind.as_deref()).collect();
     assert_eq!((of_pay, folded), (2, vec!["28 more wait"]), "{sent:?}");
@@ -284,16 +284,16 @@ fn a_namespace_with_slow_recipients_leaves_half_of_the_places_to_others() {
     for n in 0..20 {
         push(&mut queue, "slow", &format!("s{n}"), NoticeEvent::Asked);
     }
-    let slow: Vec<_> = std::iter::from_fn(|| queue.next(at(0))).collect();
+    let slow: Vec<_> = std::iter::from_fn(|| queue.begin_next(at(0))).collect();
     assert_eq!(slow.len(), 4);
     push(&mut queue, "pay", "p", NoticeEvent::Asked);
-    assert_eq!(run_and_event(&queue.next(at(0)).unwrap()).0, "p");
-    assert!(queue.next(at(0)).is_none());
+    assert_eq!(run_and_event(&queue.begin_next(at(0)).unwrap()).0, "p");
+    assert!(queue.begin_next(at(0)).is_none());
     queue.finish(&slow.first().unwrap().lane, Ok(()), at(1));
-    assert!(queue.next(at(1)).is_some() && queue.next(at(1)).is_none());
+    assert!(queue.begin_next(at(1)).is_some() && queue.begin_next(at(1)).is_none());
     let mut one = Queue::new(Limits { at_once: 1, ..Limits::default() }, None);
     push(&mut one, "slow", "s", NoticeEvent::Asked);
-    assert!(one.next(at(0)).is_some(), "one place is for all");
+    assert!(one.begin_next(at(0)).is_some(), "one place is for all");
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn folded_notice_is_settled_with_the_outcome_of_its_approval() {
     let mut settled = BTreeMap::new();
     let mut kinds = Vec::new();
     for now in [at(0), at(0), at(60)] {
-        let begun: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
+        let begun: Vec<_> = std::iter::from_fn(|| queue.begin_next(now)).collect();
         for start in begun {
             kinds.extend(start.addressed.notice.kind.clone());
             let Finished::Settled { keys, dead: None } = queue.finish(&start.lane, Ok(()), now) else { unreachable!() };
@@ -327,7 +327,7 @@ fn window_without_open_requests_sends_no_summary() {
         push(&mut queue, "pay", &format!("p{n}"), NoticeEvent::Asked);
     }
     push(&mut queue, "pay", "p20", NoticeEvent::Taken);
-    while let Some(start) = queue.next(at(60)) {
+    while let Some(start) = queue.begin_next(at(60)) {
         assert!(start.addressed.notice.approval.is_some(), "{start:?}");
         queue.finish(&start.lane, Ok(()), at(60));
     }
@@ -344,7 +344,7 @@ fn delivery_without_an_attempt_is_given_up_after_a_day() {
     let (mut now, day) = (at(0), at(0).after(GIVEN_UP));
     let mut failed = BTreeSet::new();
     while now < day {
-        while let Some(start) = queue.next(now) {
+        while let Some(start) = queue.begin_next(now) {
             failed.insert(run_and_event(&start).0);
             queue.finish(&start.lane, later(Some(3600)), now);
         }
@@ -366,7 +366,7 @@ fn delivery_without_an_attempt_is_given_up_after_a_day() {
     // The remaining deliveries can still be sent.
     let mut now = day.after(LONGEST_PAUSE);
     while !queue.is_empty() {
-        match queue.next(now) {
+        match queue.begin_next(now) {
             Some(start) => drop(queue.finish(&start.lane, Ok(()), now)),
             None => now = queue.wake_at(now).unwrap(),
         }
@@ -415,7 +415,7 @@ proptest! {
                     prop_assert!(queue.push(one, now, now).is_empty());
                 }
                 Step::Attempt { result } => {
-                    in_flight.extend(queue.next(now));
+                    in_flight.extend(queue.begin_next(now));
                     prop_assert!(in_flight.len() <= 8);
                     let Some(start) = in_flight.pop_front() else { continue };
                     let result = match result {
@@ -429,7 +429,7 @@ proptest! {
             }
         }
         while !queue.is_empty() {
-            in_flight.extend(queue.next(now));
+            in_flight.extend(queue.begin_next(now));
             match in_flight.pop_front() {
                 Some(start) => apply(&mut queue, start, Ok(()), now),
                 None => now = queue.wake_at(now).unwrap(),

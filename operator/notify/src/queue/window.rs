@@ -48,8 +48,8 @@ impl Window {
         Self { ends, unfolded: 0, folded: Vec::new(), summary: None }
     }
 
-    /// Folds a notice that asks for a decision, and returns its remaining bytes; or `None` if the notice is to be sent
-    /// by itself.
+    /// Folds a notice that asks for a decision, and returns the bytes that it still takes; or `None` if the notice is
+    /// one of the first in the window, which are sent one by one.
     pub(super) fn fold(&mut self, addressed: &Addressed) -> Option<usize> {
         if self.unfolded < FOLDED_FROM {
             self.unfolded += 1;
@@ -59,7 +59,7 @@ impl Window {
         let folded = FoldedDelivery { key: addressed.key(), correlation };
         let bytes = folded.bytes();
         self.folded.push(folded);
-        self.summary.get_or_insert_with(|| summary(addressed));
+        self.summary.get_or_insert_with(|| new_summary(addressed));
         Some(bytes)
     }
 
@@ -94,8 +94,8 @@ fn keys_and_bytes(folded: impl Iterator<Item = FoldedDelivery>) -> (Vec<Delivery
     (keys, bytes)
 }
 
-/// Returns the notice that replaces folded notices. `first`: the first folded one.
-fn summary(first: &Addressed) -> Addressed {
+/// Returns the notice that replaces folded notices, still without their number. `first`: the first folded notice.
+fn new_summary(first: &Addressed) -> Addressed {
     let Addressed { channel, to, notice } = first;
     let notice = Notice {
         id: notice_id(&notice.id, "folded"),
