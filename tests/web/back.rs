@@ -1,55 +1,55 @@
-//! The way of a decision and back: the confirmation in the bar, the browser's Back after it, and the next request.
+//! The pages around a decision: the confirmation in the bar, the browser's Back after a decision, and the next request.
 
 use serde_json::json;
 use signoff_tests::browser::{Look, css, role, text};
 
-use crate::calls::agent;
+use crate::calls::agent_spec;
 use crate::harness::Harness;
 use crate::runs::{path, user};
 
-/// Returns a run whose agent calls a tool, with a gate at which alice can change the arguments.
-fn call() -> serde_json::Value {
+/// Returns the spec of a run whose agent calls a tool, with a gate at which alice can change the arguments.
+fn spec_with_call() -> serde_json::Value {
     let hitl = json!({"prompt": "May the refund be sent?", "approvers": [user("alice"), user("bob")],
         "allowedVerdicts": ["Approve", "Modify", "Reject"]});
     let gates = json!([{"name": "money", "type": "toolExecution", "hitl": hitl}]);
-    agent(&json!([{"tool": "refund", "arguments": {"amount": 420}}]), &gates, &[])
+    agent_spec(&json!([{"tool": "refund", "arguments": {"amount": 420}}]), &gates, &[])
 }
 
 #[tokio::test]
 async fn confirmation_opens_in_the_bar_and_back_shows_the_form() {
     let (harness, [runs]) = Harness::with_runs(["bar"]).await.unwrap();
-    let asked = runs.gate("bar", json!({"prompt": "Pay the invoice?"})).await;
-    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
-    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    let approval = runs.start_gate("bar", json!({"prompt": "Pay the invoice?"})).await;
+    let page = harness.open_as("alice", &Look::default()).await.unwrap();
+    page.goto(&harness.url(&path(&approval))).await.unwrap();
     page.fill(css("#reason"), "as agreed").await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();
     page.wait(role("heading", "Approve: review?")).await.unwrap();
-    let said = page.text(css(".confirm")).await.unwrap();
+    let confirmation = page.text(css(".confirm")).await.unwrap();
     for part in ["Pay the invoice?", "a draft", "your decision is enough: the run goes on", "as agreed"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(confirmation.contains(part), "{part}: {confirmation}");
     }
-    assert!(page.url().await.unwrap().ends_with(&path(&asked)), "nothing was loaded");
+    assert!(page.url().await.unwrap().ends_with(&path(&approval)), "nothing was loaded");
     page.accessible().await.unwrap();
     page.click(role("button", "Back")).await.unwrap();
     page.wait(css("#reason")).await.unwrap();
     assert_eq!(page.value(css("#reason")).await.unwrap(), "as agreed");
-    assert_eq!(runs.decision(&asked, "alice").await, json!(null));
+    assert_eq!(runs.read_decision(&approval, "alice").await, json!(null));
     page.click(role("button", "Approve")).await.unwrap();
     page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
     page.wait(text("You approved. Recorded").inside("#instead")).await.unwrap();
     page.back().await.unwrap();
     page.wait(role("heading", "Pay the invoice?")).await.unwrap();
-    harness.content(&page).await.unwrap();
+    harness.assert_no_browser_errors(&page).await.unwrap();
 }
 
 #[tokio::test]
-async fn back_from_the_result_shows_the_confirmation_without_scripts_and_nothing_after_the_sign_out() {
+async fn back_without_scripts_shows_the_confirmation_and_after_sign_out_no_typed_text() {
     let (harness, [runs]) = Harness::with_runs(["back"]).await.unwrap();
     for (name, bytes) in [("short", 160), ("long", 60_000)] {
-        runs.start_as("dana", name, call()).await;
-        let asked = runs.asked(name).await;
-        let page = harness.signed_in("alice", &Look::default().without_scripts()).await.unwrap();
-        page.goto(&harness.at(&path(&asked))).await.unwrap();
+        runs.start_as("dana", name, spec_with_call()).await;
+        let approval = runs.wait_for_request(name).await;
+        let page = harness.open_as("alice", &Look::default().without_scripts()).await.unwrap();
+        page.goto(&harness.url(&path(&approval))).await.unwrap();
         page.click(text("Change…")).await.unwrap();
         let arguments = json!({"amount": 40, "note": "sixteen letters ".repeat(bytes / 16)});
         page.fill(css("#modify-arguments"), &arguments.to_string()).await.unwrap();
@@ -70,27 +70,27 @@ async fn back_from_the_result_shows_the_confirmation_without_scripts_and_nothing
 }
 
 #[tokio::test]
-async fn next_request_opens_after_a_decision_and_names_it() {
+async fn next_request_opens_after_a_decision_and_its_page_names_the_decided_one() {
     let (harness, [runs]) = Harness::with_runs(["next"]).await.unwrap();
-    runs.gate("others", json!({"prompt": "Not hers?", "approvers": [user("bob")]})).await;
-    let last = runs.gate("last", json!({"prompt": "And this one?"})).await;
+    runs.start_gate("others", json!({"prompt": "Not hers?", "approvers": [user("bob")]})).await;
+    let last = runs.start_gate("last", json!({"prompt": "And this one?"})).await;
     let two = |prompt| json!({"prompt": prompt, "approvers": [user("alice"), user("bob")], "threshold": 2});
-    let first = runs.gate("first", two("This <b>one</b>?")).await;
-    let second = runs.gate("second", two("And that one?")).await;
+    let first = runs.start_gate("first", two("This <b>one</b>?")).await;
+    let second = runs.start_gate("second", two("And that one?")).await;
     // A request of an equal gate comes before others.
     let looks = [(Look::default(), &first, &second), (Look::default().without_scripts(), &second, &last)];
     for (look, decided, next) in looks {
-        let page = harness.signed_in("alice", &look).await.unwrap();
-        page.goto(&harness.at(&path(decided))).await.unwrap();
+        let page = harness.open_as("alice", &look).await.unwrap();
+        page.goto(&harness.url(&path(decided))).await.unwrap();
         page.click(role("button", "Approve")).await.unwrap();
         page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
         page.wait_url(&path(next)).await.unwrap();
-        let (prompt, told) = (&decided.spec.request.prompt, page.text(css("#after")).await.unwrap());
+        let (prompt, note) = (&decided.spec.request.prompt, page.text(css("#after")).await.unwrap());
         for part in [prompt, "You approved. Recorded", "Next:"] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(note.contains(part), "{part}: {note}");
         }
         page.wait(role("heading", &next.spec.request.prompt)).await.unwrap();
-        harness.content(&page).await.unwrap();
+        harness.assert_no_browser_errors(&page).await.unwrap();
         page.click(role("link", prompt).inside("#after")).await.unwrap();
         page.wait(text("1 more is needed.").inside("#instead")).await.unwrap();
         assert!(!page.visible(role("button", "Approve")).await.unwrap(), "no vote is offered to who has voted");
@@ -100,7 +100,7 @@ async fn next_request_opens_after_a_decision_and_names_it() {
         let decided_by_nobody = path(&last).replace("/n/", "").replace("/a/", "/");
         let nothing = format!("{}/call-555-1234.your-vote-was-voided", runs.name());
         for after in [decided_by_nobody.as_str(), nothing.as_str(), "..%2F..%2Fsecrets", "<b>", ""] {
-            page.goto(&harness.at(&format!("{}?after={after}", path(next)))).await.unwrap();
+            page.goto(&harness.url(&format!("{}?after={after}", path(next)))).await.unwrap();
             page.wait(role("heading", &next.spec.request.prompt)).await.unwrap();
             assert_eq!(page.count(css("#after")).await.unwrap(), 0, "{after}");
         }
@@ -117,17 +117,17 @@ async fn a_long_text_has_its_lines_numbered_and_a_page_of_its_own_that_only_its_
         {"name": "review", "hitl": {"prompt": "Sign?", "reviews": "draft", "approvers": [user("alice")]}},
     ]});
     runs.start_as("dana", "lines", spec).await;
-    let asked = runs.asked("lines").await;
-    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
-    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    let approval = runs.wait_for_request("lines").await;
+    let page = harness.open_as("alice", &Look::default()).await.unwrap();
+    page.goto(&harness.url(&path(&approval))).await.unwrap();
     page.wait(text("200 lines")).await.unwrap();
     assert!(!page.text(css("pre.lines").nth(0)).await.unwrap().contains("clause 61"));
     page.click(role("link", "All of it, with 140 more lines")).await.unwrap();
     page.wait(text("clause 200")).await.unwrap();
     page.accessible().await.unwrap();
     page.fits().await.unwrap();
-    assert_eq!(page.goto(&harness.at(&format!("{}/text/none", path(&asked)))).await.unwrap(), 404);
-    let other = harness.signed_in("mallory", &Look::default()).await.unwrap();
-    assert_eq!(other.goto(&harness.at(&format!("{}/text/reviewed", path(&asked)))).await.unwrap(), 403);
+    assert_eq!(page.goto(&harness.url(&format!("{}/text/none", path(&approval)))).await.unwrap(), 404);
+    let other = harness.open_as("mallory", &Look::default()).await.unwrap();
+    assert_eq!(other.goto(&harness.url(&format!("{}/text/reviewed", path(&approval)))).await.unwrap(), 403);
     assert!(!other.html().await.unwrap().contains("clause 1"));
 }

@@ -5,7 +5,7 @@ use signoff_api::Approval;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::browser::{Look, Page, css, label, role, text};
 
-use crate::harness::{Harness, decided};
+use crate::harness::{Harness, show_decided_request};
 use crate::runs::{Runs, path, spec, user};
 
 /// The way in which a person uses the page.
@@ -15,70 +15,70 @@ enum Hand {
     Keyboard,
 }
 
-const BOTH: [(Hand, &str); 2] = [(Hand::Mouse, "by-mouse"), (Hand::Keyboard, "by-keyboard")];
+const BOTH_HANDS: [(Hand, &str); 2] = [(Hand::Mouse, "by-mouse"), (Hand::Keyboard, "by-keyboard")];
 
-/// More stops than any page here has.
-const STOPS: usize = 40;
+/// The most presses of Tab until a control of a page has the focus.
+const MAX_STOPS: usize = 40;
 
-/// alice before the page of a request.
+/// A browser in which alice has the page of a request open.
 struct Alice {
     page: Page,
     hand: Hand,
 }
 
 impl Alice {
-    async fn presses(&self, button: &str) {
+    async fn press_button(&self, button: &str) {
         match self.hand {
             Hand::Mouse => self.page.click(role("button", button)).await.unwrap(),
             Hand::Keyboard => {
-                self.page.tab_to(&format!("button {button}"), STOPS).await.unwrap();
+                self.page.tab_to(&format!("button {button}"), MAX_STOPS).await.unwrap();
                 self.page.press("Enter").await.unwrap();
             }
         }
     }
 
-    async fn opens(&self, summary: &str) {
+    async fn open_summary(&self, summary: &str) {
         match self.hand {
             Hand::Mouse => self.page.click(text(summary).exactly().inside(css(".decision"))).await.unwrap(),
             Hand::Keyboard => {
-                self.page.tab_to(&format!("summary {summary}"), STOPS).await.unwrap();
+                self.page.tab_to(&format!("summary {summary}"), MAX_STOPS).await.unwrap();
                 self.page.press("Enter").await.unwrap();
             }
         }
     }
 
     /// Writes into a field, in place of its value.
-    async fn writes(&self, kind: &str, field: &str, value: &str) {
+    async fn fill(&self, kind: &str, field: &str, value: &str) {
         match self.hand {
             Hand::Mouse => self.page.fill(label(field).nth(0), value).await.unwrap(),
             Hand::Keyboard => {
-                self.page.tab_to(&format!("{kind} {field}"), STOPS).await.unwrap();
+                self.page.tab_to(&format!("{kind} {field}"), MAX_STOPS).await.unwrap();
                 self.page.press("Control+A").await.unwrap();
                 self.page.keys(value).await.unwrap();
             }
         }
     }
 
-    async fn ticks(&self, choice: &str) {
+    async fn tick(&self, choice: &str) {
         match self.hand {
             Hand::Mouse => self.page.check(label(choice), true).await.unwrap(),
             Hand::Keyboard => {
-                self.page.tab_to(&format!("input {choice}"), STOPS).await.unwrap();
+                self.page.tab_to(&format!("input {choice}"), MAX_STOPS).await.unwrap();
                 self.page.press("Space").await.unwrap();
             }
         }
     }
 
-    /// Checks the page of the confirmation, and confirms.
-    async fn confirms(&self, verdict: &str, target: &str, asked: &Approval) {
+    /// Checks the page of the confirmation, confirms, and waits for the page of the decided request.
+    async fn confirm(&self, verdict: &str, target: &str, approval: &Approval) {
         self.page.wait(role("heading", &format!("{verdict}: {target}?"))).await.unwrap();
-        let said = self.page.text(css(".confirm")).await.unwrap();
-        for part in [verdict, target, &asked.spec.request.prompt, "Unchanged since it was asked"] {
-            assert!(said.contains(part), "the confirmation repeats {part}: {said}");
+        let confirmation = self.page.text(css(".confirm")).await.unwrap();
+        for part in [verdict, target, &approval.spec.request.prompt, "Unchanged since it was asked"] {
+            assert!(confirmation.contains(part), "the confirmation repeats {part}: {confirmation}");
         }
         let digest = "document.querySelector('.confirm details.digest code').textContent";
         let digest = self.page.evaluate(digest).await.unwrap();
-        assert_eq!(digest, json!(asked.spec.request.digest.to_string()));
+        assert_eq!(digest, json!(approval.spec.request.digest.to_string()));
         match self.hand {
             Hand::Mouse => self.page.click(role("button", verdict)).await.unwrap(),
             Hand::Keyboard => {
@@ -88,13 +88,13 @@ impl Alice {
                 self.page.press("Enter").await.unwrap();
             }
         }
-        decided(&self.page).await;
+        show_decided_request(&self.page).await;
         self.page.wait(role("heading", "Decisions so far")).await.unwrap();
-        assert!(self.page.url().await.unwrap().ends_with(&path(asked)), "the page of the request follows");
+        assert!(self.page.url().await.unwrap().ends_with(&path(approval)), "the page of the request follows");
     }
 }
 
-/// The environment of one case: runs, and alice before their requests.
+/// The environment of one test.
 struct Case {
     harness: Harness,
     runs: Runs,
@@ -107,77 +107,77 @@ impl Case {
     }
 
     /// Starts a run with this spec, and opens the page of its request as alice.
-    async fn asks(&self, name: &str, spec: Value, hand: Hand) -> (Alice, Approval) {
+    async fn open_request(&self, name: &str, spec: Value, hand: Hand) -> (Alice, Approval) {
         self.runs.start_as("dana", name, spec).await;
-        let asked = self.runs.asked(name).await;
-        let page = self.harness.signed_in("alice", &Look::default()).await.unwrap();
-        page.goto(&self.harness.at(&path(&asked))).await.unwrap();
-        (Alice { page, hand }, asked)
+        let approval = self.runs.wait_for_request(name).await;
+        let page = self.harness.open_as("alice", &Look::default()).await.unwrap();
+        page.goto(&self.harness.url(&path(&approval))).await.unwrap();
+        (Alice { page, hand }, approval)
     }
 
     /// Checks that exactly the sent decision is stored, for the request that was shown.
-    async fn stored(&self, asked: &Approval, decision: Value) {
+    async fn assert_stored(&self, approval: &Approval, decision: Value) {
         let mut expected = decision;
-        expected["requestDigest"] = json!(asked.spec.request.digest);
-        assert_eq!(self.runs.decision(asked, "alice").await, expected);
+        expected["requestDigest"] = json!(approval.spec.request.digest);
+        assert_eq!(self.runs.read_decision(approval, "alice").await, expected);
     }
 }
 
 #[tokio::test]
-async fn approve_lets_the_run_go_on() {
+async fn approve_continues_the_run() {
     let case = Case::new("approve").await;
-    for (hand, name) in BOTH {
-        let (alice, asked) = case.asks(name, spec(json!({})), hand).await;
-        alice.writes("textarea", "Reason (may be left out)", "It is in the plan").await;
-        alice.presses("Approve").await;
-        alice.confirms("Approve", "review", &asked).await;
-        case.stored(&asked, json!({"verdict": "Approve", "reason": "It is in the plan"})).await;
-        assert_eq!(case.runs.result(name).await, "done");
+    for (hand, name) in BOTH_HANDS {
+        let (alice, approval) = case.open_request(name, spec(json!({})), hand).await;
+        alice.fill("textarea", "Reason (may be left out)", "It is in the plan").await;
+        alice.press_button("Approve").await;
+        alice.confirm("Approve", "review", &approval).await;
+        case.assert_stored(&approval, json!({"verdict": "Approve", "reason": "It is in the plan"})).await;
+        assert_eq!(case.runs.wait_for_result(name).await, "done");
         alice.page.wait(text("Approved (Approve) by alice@example.com")).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn reject_ends_the_run_or_leads_it_on_as_its_author_said() {
+async fn reject_ends_the_run_unless_the_gate_has_on_reject_continue() {
     let case = Case::new("reject").await;
-    for (hand, name) in BOTH {
-        let (alice, asked) = case.asks(name, spec(json!({})), hand).await;
-        alice.presses("Reject").await;
-        alice.confirms("Reject", "review", &asked).await;
-        case.stored(&asked, json!({"verdict": "Reject"})).await;
-        assert_eq!(case.runs.ended(name).await.status.unwrap().phase, WorkflowPhase::Rejected);
+    for (hand, name) in BOTH_HANDS {
+        let (alice, approval) = case.open_request(name, spec(json!({})), hand).await;
+        alice.press_button("Reject").await;
+        alice.confirm("Reject", "review", &approval).await;
+        case.assert_stored(&approval, json!({"verdict": "Reject"})).await;
+        assert_eq!(case.runs.wait_for_end(name).await.status.unwrap().phase, WorkflowPhase::Rejected);
     }
     let goes_on = spec(json!({"onReject": "continue"}));
-    let (alice, asked) = case.asks("goes-on", goes_on, Hand::Mouse).await;
-    alice.presses("Reject").await;
+    let (alice, approval) = case.open_request("goes-on", goes_on, Hand::Mouse).await;
+    alice.press_button("Reject").await;
     alice.page.wait(text("the run goes on with act")).await.unwrap();
-    alice.confirms("Reject", "review", &asked).await;
-    assert_eq!(case.runs.result("goes-on").await, "done");
+    alice.confirm("Reject", "review", &approval).await;
+    assert_eq!(case.runs.wait_for_result("goes-on").await, "done");
 }
 
 #[tokio::test]
-async fn modify_shows_the_difference_and_the_run_goes_on_with_it() {
+async fn modify_shows_the_difference_and_the_run_continues_with_the_new_text() {
     let case = Case::new("modify").await;
-    for (hand, name) in BOTH {
+    for (hand, name) in BOTH_HANDS {
         let steps = json!({"steps": [
             {"name": "notice", "set": {"value": "Dear all,\nclosed on Monday.\nBye"}},
             {"name": "review", "hitl": {"prompt": "Publish?", "reviews": "notice", "approvers": [user("alice")],
                 "allowedVerdicts": ["Approve", "Modify", "Reject"]}},
             {"name": "act", "set": {"value": "{{ steps.notice.response }}"}},
         ]});
-        let (alice, asked) = case.asks(name, steps, hand).await;
-        alice.opens("Change…").await;
-        alice.writes("textarea", "response text", "Dear all,\nclosed on Tuesday.\nBye").await;
-        alice.presses("See the difference").await;
+        let (alice, approval) = case.open_request(name, steps, hand).await;
+        alice.open_summary("Change…").await;
+        alice.fill("textarea", "response text", "Dear all,\nclosed on Tuesday.\nBye").await;
+        alice.press_button("See the difference").await;
         alice.page.wait(role("heading", "Modify: review?")).await.unwrap();
         let difference = alice.page.text(css(".difference")).await.unwrap();
         let words: Vec<_> = difference.split_whitespace().collect();
         let words = words.join(" ");
         assert!(words.contains("− removed: closed on Monday. + added: closed on Tuesday."), "{words}");
-        alice.confirms("Modify", "review", &asked).await;
+        alice.confirm("Modify", "review", &approval).await;
         let changed = json!({"response": "Dear all,\nclosed on Tuesday.\nBye"});
-        case.stored(&asked, json!({"verdict": "Modify", "parameters": changed})).await;
-        assert_eq!(case.runs.result(name).await, "Dear all,\nclosed on Tuesday.\nBye");
+        case.assert_stored(&approval, json!({"verdict": "Modify", "parameters": changed})).await;
+        assert_eq!(case.runs.wait_for_result(name).await, "Dear all,\nclosed on Tuesday.\nBye");
     }
 }
 
@@ -190,35 +190,35 @@ async fn respond_answers_a_form_of_several_questions() {
             "options": [{"id": "insured"}, {"id": "express"}, {"id": "gift"}]},
         {"id": "note", "question": "What else?", "maxLength": 100},
     ]});
-    for (hand, name) in BOTH {
+    for (hand, name) in BOTH_HANDS {
         let mut steps = spec(json!({"allowedVerdicts": ["Respond", "Abort"], "form": form}));
         steps["steps"][2]["set"]["value"] =
             json!("{{ steps.review.answers.carrier.options[0] }}, {{ steps.review.answers.note.text }}");
-        let (alice, asked) = case.asks(name, steps, hand).await;
+        let (alice, approval) = case.open_request(name, steps, hand).await;
         match hand {
-            Hand::Mouse => alice.ticks("Train").await,
+            Hand::Mouse => alice.tick("Train").await,
             // One stop for the whole group, and then the arrows.
             Hand::Keyboard => {
-                alice.page.tab_to("input Lorry", STOPS).await.unwrap();
+                alice.page.tab_to("input Lorry", MAX_STOPS).await.unwrap();
                 alice.page.press("ArrowDown").await.unwrap();
             }
         }
-        alice.ticks("insured").await;
-        alice.ticks("gift").await;
-        alice.writes("textarea", "note: text", "Leave it\nat the door").await;
-        alice.presses("Respond").await;
-        alice.confirms("Respond", "review", &asked).await;
+        alice.tick("insured").await;
+        alice.tick("gift").await;
+        alice.fill("textarea", "note: text", "Leave it\nat the door").await;
+        alice.press_button("Respond").await;
+        alice.confirm("Respond", "review", &approval).await;
         let answers = json!({"carrier": {"options": ["rail"]}, "extras": {"options": ["insured", "gift"]},
             "note": {"text": "Leave it\nat the door"}});
-        case.stored(&asked, json!({"verdict": "Respond", "answers": answers})).await;
-        assert_eq!(case.runs.result(name).await, "rail, Leave it\nat the door");
+        case.assert_stored(&approval, json!({"verdict": "Respond", "answers": answers})).await;
+        assert_eq!(case.runs.wait_for_result(name).await, "rail, Leave it\nat the door");
     }
 }
 
 #[tokio::test]
-async fn defer_has_it_done_again_and_asked_again() {
+async fn defer_repeats_the_step_and_asks_again() {
     let case = Case::new("defer").await;
-    for (hand, name) in BOTH {
+    for (hand, name) in BOTH_HANDS {
         let steps = json!({
             "providers": [{"name": "models", "scripted": {"replies": [
                 {"contains": "shorter", "text": "Closed."}, {"text": "Dear all, we herewith beg to inform you."}]}}],
@@ -230,45 +230,45 @@ async fn defer_has_it_done_again_and_asked_again() {
                 {"name": "act", "set": {"value": "{{ steps.draft.response }}"}},
             ],
         });
-        let (alice, asked) = case.asks(name, steps, hand).await;
-        alice.opens("More").await;
-        alice.writes("textarea", "Guidance", "Make it shorter").await;
-        alice.presses("Defer").await;
-        alice.confirms("Defer", "review", &asked).await;
-        case.stored(&asked, json!({"verdict": "Defer", "guidance": "Make it shorter"})).await;
-        let again = case.runs.asked_again(name, &asked).await;
-        alice.page.goto(&case.harness.at(&path(&asked))).await.unwrap();
+        let (alice, approval) = case.open_request(name, steps, hand).await;
+        alice.open_summary("More").await;
+        alice.fill("textarea", "Guidance", "Make it shorter").await;
+        alice.press_button("Defer").await;
+        alice.confirm("Defer", "review", &approval).await;
+        case.assert_stored(&approval, json!({"verdict": "Defer", "guidance": "Make it shorter"})).await;
+        let again = case.runs.wait_for_next_request(name, &approval).await;
+        alice.page.goto(&case.harness.url(&path(&approval))).await.unwrap();
         alice.page.click(role("link", "The run waits again")).await.unwrap();
         alice.page.wait_url(&path(&again)).await.unwrap();
         alice.page.wait(text("asked 2 times by now")).await.unwrap();
-        alice.presses("Approve").await;
-        alice.confirms("Approve", "review#2", &again).await;
-        assert_eq!(case.runs.result(name).await, "Closed.");
+        alice.press_button("Approve").await;
+        alice.confirm("Approve", "review#2", &again).await;
+        assert_eq!(case.runs.wait_for_result(name).await, "Closed.");
     }
 }
 
 #[tokio::test]
 async fn escalate_asks_further_people_and_the_vote_is_final() {
     let case = Case::new("escalate").await;
-    for (hand, name) in BOTH {
+    for (hand, name) in BOTH_HANDS {
         let gate = json!({"allowedVerdicts": ["Approve", "Escalate"], "escalateTo": [{"kind": "Group", "name": "sre"}, user("bob")]});
-        let (alice, asked) = case.asks(name, spec(gate), hand).await;
-        alice.opens("More").await;
-        alice.ticks("bob@example.com").await;
-        alice.presses("Escalate").await;
-        alice.confirms("Escalate", "review", &asked).await;
-        case.stored(&asked, json!({"verdict": "Escalate", "escalateTo": [user("bob")]})).await;
+        let (alice, approval) = case.open_request(name, spec(gate), hand).await;
+        alice.open_summary("More").await;
+        alice.tick("bob@example.com").await;
+        alice.press_button("Escalate").await;
+        alice.confirm("Escalate", "review", &approval).await;
+        case.assert_stored(&approval, json!({"verdict": "Escalate", "escalateTo": [user("bob")]})).await;
         alice.page.wait(text("alice@example.com, bob@example.com")).await.unwrap();
         assert!(!alice.page.visible(role("heading", "Decide")).await.unwrap(), "she has decided");
         case.runs
-            .decides("bob", &asked, json!({"verdict": "Approve", "requestDigest": asked.spec.request.digest}))
+            .decide_as("bob", &approval, json!({"verdict": "Approve", "requestDigest": approval.spec.request.digest}))
             .await;
-        assert_eq!(case.runs.result(name).await, "done");
+        assert_eq!(case.runs.wait_for_result(name).await, "done");
     }
 }
 
-/// Returns a step that fails, with a gate that asks how to go on.
-fn fails() -> Value {
+/// Returns the spec of a run with a step that fails, and a gate that asks how to go on.
+fn failing_step_spec() -> Value {
     json!({
         "providers": [{"name": "models", "scripted": {"replies": [{"error": "the model refused"}]}}],
         "agents": [{"name": "writer", "system": "You write notices."}],
@@ -282,26 +282,26 @@ fn fails() -> Value {
 #[tokio::test]
 async fn skip_goes_on_without_the_step_that_failed() {
     let case = Case::new("skip").await;
-    for (hand, name) in BOTH {
-        let (alice, asked) = case.asks(name, fails(), hand).await;
-        alice.opens("More").await;
-        alice.presses("Skip").await;
-        alice.confirms("Skip", &asked.spec.request.gate.path, &asked).await;
-        case.stored(&asked, json!({"verdict": "Skip"})).await;
-        assert_eq!(case.runs.result(name).await, "done");
+    for (hand, name) in BOTH_HANDS {
+        let (alice, approval) = case.open_request(name, failing_step_spec(), hand).await;
+        alice.open_summary("More").await;
+        alice.press_button("Skip").await;
+        alice.confirm("Skip", &approval.spec.request.gate.path, &approval).await;
+        case.assert_stored(&approval, json!({"verdict": "Skip"})).await;
+        assert_eq!(case.runs.wait_for_result(name).await, "done");
     }
 }
 
 #[tokio::test]
 async fn retry_tries_the_step_again() {
     let case = Case::new("retry").await;
-    for (hand, name) in BOTH {
-        let (alice, asked) = case.asks(name, fails(), hand).await;
-        alice.presses("Retry (run the step again)").await;
+    for (hand, name) in BOTH_HANDS {
+        let (alice, approval) = case.open_request(name, failing_step_spec(), hand).await;
+        alice.press_button("Retry (run the step again)").await;
         alice.page.wait(text("run the step again").inside(css(".confirm"))).await.unwrap();
-        alice.confirms("Retry", &asked.spec.request.gate.path, &asked).await;
-        case.stored(&asked, json!({"verdict": "Retry"})).await;
-        let again = case.runs.asked_again(name, &asked).await;
+        alice.confirm("Retry", &approval.spec.request.gate.path, &approval).await;
+        case.assert_stored(&approval, json!({"verdict": "Retry"})).await;
+        let again = case.runs.wait_for_next_request(name, &approval).await;
         assert_eq!(again.spec.request.gate.visit, 2, "it failed again");
     }
 }
@@ -309,12 +309,12 @@ async fn retry_tries_the_step_again() {
 #[tokio::test]
 async fn abort_ends_the_run() {
     let case = Case::new("abort").await;
-    for (hand, name) in BOTH {
-        let (alice, asked) = case.asks(name, spec(json!({"allowedVerdicts": ["Approve", "Abort"]})), hand).await;
-        alice.opens("More").await;
-        alice.presses("Abort the run").await;
-        alice.confirms("Abort", "review", &asked).await;
-        case.stored(&asked, json!({"verdict": "Abort"})).await;
-        assert_eq!(case.runs.ended(name).await.status.unwrap().phase, WorkflowPhase::Aborted);
+    for (hand, name) in BOTH_HANDS {
+        let (alice, approval) = case.open_request(name, spec(json!({"allowedVerdicts": ["Approve", "Abort"]})), hand).await;
+        alice.open_summary("More").await;
+        alice.press_button("Abort the run").await;
+        alice.confirm("Abort", "review", &approval).await;
+        case.assert_stored(&approval, json!({"verdict": "Abort"})).await;
+        assert_eq!(case.runs.wait_for_end(name).await.status.unwrap().phase, WorkflowPhase::Aborted);
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_tests::browser::{Look, Page, css, label, role, text};
 
-use crate::harness::{Harness, decided};
+use crate::harness::{Harness, show_decided_request};
 use crate::runs::{path, user};
 
 /// Returns the number of decisions that reached the API server, without dry runs.
@@ -15,13 +15,14 @@ fn count_sent(harness: &Harness) -> usize {
     seen.iter().filter(|seen| seen.method == Method::PATCH && !seen.path.contains("dryRun=All")).count()
 }
 
-async fn reads(harness: &Harness, look: &Look, asked: &Approval) -> Page {
-    let page = harness.signed_in("alice", look).await.unwrap();
-    page.goto(&harness.at(&path(asked))).await.unwrap();
+/// Opens the page of a request as alice.
+async fn open_request(harness: &Harness, look: &Look, approval: &Approval) -> Page {
+    let page = harness.open_as("alice", look).await.unwrap();
+    page.goto(&harness.url(&path(approval))).await.unwrap();
     page
 }
 
-/// Returns whether the field of an answer can get the focus, and so the typed text.
+/// Returns whether the field of an answer can get the focus, so that text can be typed into it.
 async fn takes_focus(page: &Page) -> Value {
     let script = "(field => { field.focus(); return document.activeElement === field; })\
         (document.querySelector('section[aria-labelledby=answer] textarea'))";
@@ -29,11 +30,11 @@ async fn takes_focus(page: &Page) -> Value {
 }
 
 #[tokio::test]
-async fn answers_do_not_change_while_their_confirmation_stands() {
+async fn answers_cannot_be_edited_while_the_confirmation_is_open() {
     let (harness, [runs]) = Harness::with_runs(["inert"]).await.unwrap();
     let form = json!({"questions": [{"id": "note", "question": "Where to?"}]});
-    let asked = runs.gate("inert", json!({"form": form, "allowedVerdicts": ["Respond", "Abort"]})).await;
-    let page = reads(&harness, &Look::default(), &asked).await;
+    let approval = runs.start_gate("inert", json!({"form": form, "allowedVerdicts": ["Respond", "Abort"]})).await;
+    let page = open_request(&harness, &Look::default(), &approval).await;
     let order = "[...document.querySelectorAll('h1, h2')].slice(0, 3).map(e => e.innerText)";
     let first = json!(["Go on?", "Your answer", "If you answer"]);
     assert_eq!(page.evaluate(order).await.unwrap(), first, "the form stands first");
@@ -50,23 +51,23 @@ async fn answers_do_not_change_while_their_confirmation_stands() {
     page.wait(text("at the gate").inside(css(".confirm dl"))).await.unwrap();
     assert_eq!(count_sent(&harness), 0);
     page.click(role("button", "Respond").inside(css(".confirm"))).await.unwrap();
-    decided(&page).await;
+    show_decided_request(&page).await;
     page.wait(css("#instead")).await.unwrap();
-    assert_eq!(runs.decision(&asked, "alice").await["answers"], json!({"note": {"text": "at the gate"}}));
+    assert_eq!(runs.read_decision(&approval, "alice").await["answers"], json!({"note": {"text": "at the gate"}}));
 }
 
 #[tokio::test]
-async fn edit_that_is_not_sent_with_the_verdict_is_named_and_kept() {
+async fn edit_that_the_verdict_does_not_send_is_kept_and_the_confirmation_warns() {
     let (harness, [runs]) = Harness::with_runs(["unsent"]).await.unwrap();
-    let asked = runs.gate("unsent", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Modify"]})).await;
+    let approval = runs.start_gate("unsent", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Modify"]})).await;
     for look in [Look::default(), Look::default().without_scripts(), Look::default().small().dark()] {
-        let page = reads(&harness, &look, &asked).await;
+        let page = open_request(&harness, &look, &approval).await;
         page.click(text("Change…")).await.unwrap();
         page.fill(css("#modify-response"), "another draft").await.unwrap();
         page.fill(css("#reason"), "as agreed").await.unwrap();
         page.click(role("button", "Approve")).await.unwrap();
-        let told = text("What you changed under Change… is not sent with Approve.");
-        page.wait(told.inside(css(".confirm [role=alert]"))).await.unwrap();
+        let warning = text("What you changed under Change… is not sent with Approve.");
+        page.wait(warning.inside(css(".confirm [role=alert]"))).await.unwrap();
         if look.java_script {
             page.accessible().await.unwrap();
         }
@@ -88,14 +89,14 @@ async fn edit_that_is_not_sent_with_the_verdict_is_named_and_kept() {
         page.close().await.unwrap();
     }
     assert_eq!(count_sent(&harness), 0, "nothing but attempts");
-    assert_eq!(runs.decision(&asked, "alice").await, Value::Null);
+    assert_eq!(runs.read_decision(&approval, "alice").await, Value::Null);
 }
 
 #[tokio::test]
 async fn broken_connection_sends_nothing_and_the_buttons_work_again() {
     let (harness, [runs]) = Harness::with_runs(["broken"]).await.unwrap();
-    let asked = runs.gate("broken", json!({})).await;
-    let page = reads(&harness, &Look::default(), &asked).await;
+    let approval = runs.start_gate("broken", json!({})).await;
+    let page = open_request(&harness, &Look::default(), &approval).await;
     page.fill(css("#reason"), "as agreed").await.unwrap();
     for broken in [
         "() => Promise.reject(new TypeError('no answer'))",
@@ -104,11 +105,11 @@ async fn broken_connection_sends_nothing_and_the_buttons_work_again() {
             return answer;
         })",
     ] {
-        let once = format!(
+        let script = format!(
             "((real, broken) => {{ window.fetch = (...all) => {{ window.fetch = real; return broken(real)(...all); }}; }})\
              (window.fetch, real => {broken})"
         );
-        page.evaluate(&once).await.unwrap();
+        page.evaluate(&script).await.unwrap();
         page.click(role("button", "Approve")).await.unwrap();
         page.wait(text("The connection broke. Nothing was sent: try again.").inside("#decide")).await.unwrap();
         assert_eq!(page.focused().await.unwrap(), "button Approve");
@@ -127,13 +128,13 @@ async fn broken_connection_sends_nothing_and_the_buttons_work_again() {
 async fn changed_request_is_reported_under_its_open_confirmation() {
     let (harness, [runs]) = Harness::with_runs(["parts"]).await.unwrap();
     let three = json!({"approvers": [user("alice"), user("bob"), user("carol")], "threshold": 3});
-    let asked = runs.gate("parts", three).await;
-    let vote = json!({"verdict": "Approve", "requestDigest": asked.spec.request.digest});
-    let page = reads(&harness, &Look::default(), &asked).await;
+    let approval = runs.start_gate("parts", three).await;
+    let vote = json!({"verdict": "Approve", "requestDigest": approval.spec.request.digest});
+    let page = open_request(&harness, &Look::default(), &approval).await;
     page.click(role("button", "Approve")).await.unwrap();
     page.wait(role("heading", "Approve: review?")).await.unwrap();
     page.evaluate("document.querySelector('.confirm [name=digest]').value = 'sha256:0'").await.unwrap();
-    runs.decides("bob", &asked, vote.clone()).await;
+    runs.decide_as("bob", &approval, vote.clone()).await;
     // A vote is reported twice, when it is recorded and when it is counted.
     page.wait(text("1 of 3 so far").inside("#state")).await.unwrap();
     page.wait(text("This request has changed: read it again before you decide.").inside("#news")).await.unwrap();
@@ -143,12 +144,12 @@ async fn changed_request_is_reported_under_its_open_confirmation() {
     let former = "(part => { part.id = 'former'; part.dataset.renew = ''; document.querySelector('#state').after(part); })\
         (document.createElement('section'))";
     page.evaluate(former).await.unwrap();
-    runs.decides("carol", &asked, vote).await;
+    runs.decide_as("carol", &approval, vote).await;
     page.wait(text("This page has changed.").inside("#news")).await.unwrap();
     page.wait(text("Approve by carol@example.com").inside("#state")).await.unwrap();
     assert_eq!(page.count(css("#former")).await.unwrap(), 1, "it stays");
     page.click(role("button", "Reload")).await.unwrap();
     page.wait_gone(css("#former")).await.unwrap();
     page.wait(css("#reason")).await.unwrap();
-    harness.content(&page).await.unwrap();
+    harness.assert_no_browser_errors(&page).await.unwrap();
 }

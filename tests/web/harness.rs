@@ -18,12 +18,12 @@ pub(crate) struct Harness {
 
 impl Harness {
     /// Starts a page that passes people's own tokens on.
-    pub(crate) async fn set() -> Result<Self> {
-        Self::set_with(|_| {}).await
+    pub(crate) async fn start() -> Result<Self> {
+        Self::start_with(|_| {}).await
     }
 
-    /// Starts a page as [`Self::set`] does, with changed options.
-    pub(crate) async fn set_with(change: impl FnOnce(&mut WebOptions)) -> Result<Self> {
+    /// Starts a page as [`Self::start`] does, with changed options.
+    pub(crate) async fn start_with(change: impl FnOnce(&mut WebOptions)) -> Result<Self> {
         let cluster = Cluster::web()?;
         let issuer = Issuer::of(&cluster)?;
         let witness = Witness::start(&cluster).await?;
@@ -34,63 +34,64 @@ impl Harness {
         Ok(Self { cluster, issuer, witness, web })
     }
 
-    /// Starts a page as [`Self::set`] does, with namespaces that the page shows.
+    /// Starts a page as [`Self::start`] does, with namespaces that the page shows.
     pub(crate) async fn with_runs<const N: usize>(prefixes: [&str; N]) -> Result<(Self, [Runs; N])> {
         let cluster = Cluster::web()?;
-        let runs = join_all(prefixes.map(|prefix| Runs::of(&cluster, prefix))).await;
+        let runs = join_all(prefixes.map(|prefix| Runs::create(&cluster, prefix))).await;
         let names = runs.iter().map(|runs| format!("--namespace={}", runs.name())).collect();
-        let harness = Self::set_with(|options| options.arguments = names).await?;
+        let harness = Self::start_with(|options| options.arguments = names).await?;
         Ok((harness, runs.try_into().map_err(|_| anyhow!("one namespace for each prefix"))?))
     }
 
-    /// Returns the address of a path of the page.
-    pub(crate) fn at(&self, path: &str) -> String {
+    /// Returns the URL of a path of the page.
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.web.url())
     }
 
-    /// Opens a browser in which a person of the cast has signed in at the issuer; it shows the inbox.
-    pub(crate) async fn signed_in(&self, person: &str, look: &Look) -> Result<Page> {
-        let page = self.visitor(look, "/sign-in").await?;
-        self.at_the_issuer(&page, person, None).await?;
+    /// Opens a browser in which a person of the cast has signed in at the issuer. The browser shows the inbox.
+    pub(crate) async fn open_as(&self, person: &str, look: &Look) -> Result<Page> {
+        let page = self.open_signed_out(look, "/sign-in").await?;
+        self.sign_in_at_issuer(&page, person, None).await?;
         Ok(page)
     }
 
-    /// Goes from the sign-in page to the issuer, and back to the inbox as a person of the cast; `seconds` is the
+    /// Signs a person of the cast in: goes from the sign-in page to the issuer, and back to the inbox. `seconds`: the
     /// lifetime of the session.
-    pub(crate) async fn at_the_issuer(&self, page: &Page, person: &str, seconds: Option<u32>) -> Result<()> {
+    pub(crate) async fn sign_in_at_issuer(&self, page: &Page, person: &str, seconds: Option<u32>) -> Result<()> {
         page.click(css("form[action='/sign-in/start'] button")).await?;
-        at_the_issuer(page, person, seconds).await?;
+        submit_issuer_form(page, person, seconds).await?;
         page.wait(css("body[data-user]")).await
     }
 
-    /// Opens a browser in which a user pasted a token, and was signed in or refused.
-    pub(crate) async fn with_token(&self, token: &str, look: &Look) -> Result<Page> {
-        let page = self.visitor(look, "/sign-in").await?;
+    /// Opens a browser, and signs in with a token. Returns the page that follows: the inbox or an error.
+    pub(crate) async fn open_with_token(&self, token: &str, look: &Look) -> Result<Page> {
+        let page = self.open_signed_out(look, "/sign-in").await?;
         page.fill(css("#token"), token).await?;
         page.click(role("button", "Sign in with a token")).await?;
-        // The page of the form has a heading too: the next page has a user, or an error.
+        // Unlike the page of the form, the next page has a user or an error.
         page.wait(css("body[data-user], [role=alert]")).await?;
         Ok(page)
     }
 
-    /// Fails when the browser reported an error on this page; the issuer's pages are not checked.
-    pub(crate) async fn content(&self, page: &Page) -> Result<()> {
+    /// Fails if the browser reported an error on a page. Errors on pages of the issuer are ignored.
+    pub(crate) async fn assert_no_browser_errors(&self, page: &Page) -> Result<()> {
         let issuer = &self.issuer.url;
-        let found: Vec<_> = page.complaints().await?.into_iter().filter(|one| !one.contains(issuer)).collect();
-        ensure!(found.is_empty(), "the browser complains: {}", found.join("; "));
+        let errors: Vec<_> = page.complaints().await?.into_iter().filter(|error| !error.contains(issuer)).collect();
+        ensure!(errors.is_empty(), "the browser complains: {}", errors.join("; "));
         Ok(())
     }
 
     /// Opens a browser in which no user is signed in, at this path.
-    pub(crate) async fn visitor(&self, look: &Look, path: &str) -> Result<Page> {
+    pub(crate) async fn open_signed_out(&self, look: &Look, path: &str) -> Result<Page> {
         let page = Page::open(look).await?;
-        page.goto(&self.at(path)).await?;
+        page.goto(&self.url(path)).await?;
         Ok(page)
     }
 }
 
-/// Fills the issuer's form for a person of the cast; `seconds` is the lifetime of the id_token, by default an hour.
-pub(crate) async fn at_the_issuer(page: &Page, person: &str, seconds: Option<u32>) -> Result<()> {
+/// Fills and sends the issuer's form for a person of the cast. `seconds`: the lifetime of the id_token; `None`: an
+/// hour.
+pub(crate) async fn submit_issuer_form(page: &Page, person: &str, seconds: Option<u32>) -> Result<()> {
     page.fill(label("Email"), named(person)?.user).await?;
     if let Some(seconds) = seconds {
         page.fill(label("Seconds"), &seconds.to_string()).await?;
@@ -98,8 +99,9 @@ pub(crate) async fn at_the_issuer(page: &Page, person: &str, seconds: Option<u32
     page.click(role("button", "Sign in")).await
 }
 
-/// Shows the page of the request that was just decided. The next waiting request may have opened, with a link to it.
-pub(crate) async fn decided(page: &Page) {
+/// Shows the page of the request that was just decided. If the page of the next waiting request has opened instead,
+/// follows its link back.
+pub(crate) async fn show_decided_request(page: &Page) {
     page.wait(css("[data-decided]").nth(0)).await.unwrap();
     let back = css("#after a");
     if page.count(&back).await.unwrap() > 0 {

@@ -13,10 +13,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use signoff_tests::browser::{Look, Page, any, css, label, role, text};
 use signoff_tests::control_plane::{CAST, CLIENT, Cluster, Issuer, OTHER_CLIENT, Witness, named};
 
-use crate::harness::at_the_issuer;
+use crate::harness::submit_issuer_form;
 
 #[tokio::test]
-async fn user_is_the_same_with_the_issuer_and_with_a_token() {
+async fn token_of_the_issuer_identifies_the_user_to_the_api_server() {
     let cluster = Cluster::web().unwrap();
     let issuer = Issuer::of(&cluster).unwrap();
     for name in ["alice", "bob", "dana", "slash", "via"] {
@@ -41,7 +41,7 @@ async fn a_token_for_another_audience_is_refused() {
 }
 
 #[tokio::test]
-async fn a_service_account_has_a_token_of_its_own() {
+async fn service_account_has_a_token() {
     let cluster = Cluster::web().unwrap();
     let token = cluster.account_token("default", "default").await.unwrap();
     assert_eq!(cluster.who_is(&token).await.unwrap().0, "system:serviceaccount:default:default");
@@ -133,7 +133,7 @@ async fn form_of_the_issuer_signs_in_for_a_stated_time() {
         "a".repeat(43)
     );
     page.goto(&start).await.unwrap();
-    at_the_issuer(&page, "alice", Some(60)).await.unwrap();
+    submit_issuer_form(&page, "alice", Some(60)).await.unwrap();
     page.wait_url("/sign-in/callback?code=").await.unwrap();
     assert!(page.url().await.unwrap().contains("state=here"));
     page.close().await.unwrap();
@@ -145,11 +145,12 @@ async fn missing_element_is_named_with_a_screenshot() {
     page.goto(&serve().await).await.unwrap();
     assert_eq!(page.attribute(role("button", "Greet"), "nothing").await.unwrap(), None);
     let error = page.select(role("button", "Greet"), "x").await.unwrap_err();
-    let said = format!("{error:#}");
-    assert!(said.contains(r#"choosing in the button "Greet""#) && said.contains(".png"), "{said}");
+    let message = format!("{error:#}");
+    assert!(message.contains(r#"choosing in the button "Greet""#) && message.contains(".png"), "{message}");
     page.close().await.unwrap();
 }
 
+/// Serves three pages on loopback: an accessible one, a broken one, and the target of the sign-in. Returns their URL.
 async fn serve() -> String {
     let page = Html(
         "<!doctype html><html lang=en><meta name=viewport content='width=device-width'><link rel=icon href='data:,'><title>Proof</title>
@@ -173,6 +174,7 @@ async fn serve() -> String {
     format!("http://{address}")
 }
 
+/// Returns a client that connects through the witness.
 async fn client(witness: &Witness, token: Option<&str>, impersonate: Option<&str>) -> Client {
     let file = Kubeconfig::read_from(witness.kubeconfig(token).unwrap()).unwrap();
     let mut config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();

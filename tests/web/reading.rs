@@ -8,18 +8,19 @@ use signoff_tests::browser::{Look, Page, css, role, text};
 use crate::harness::Harness;
 use crate::runs::{Runs, path, user};
 
-async fn reads(harness: &Harness, who: &str, asked: &Approval) -> Page {
-    let page = harness.signed_in(who, &Look::default()).await.unwrap();
-    assert_eq!(page.goto(&harness.at(&path(asked))).await.unwrap(), 200);
+/// Opens the page of a request as a person of the cast.
+async fn open_request(harness: &Harness, who: &str, approval: &Approval) -> Page {
+    let page = harness.open_as(who, &Look::default()).await.unwrap();
+    assert_eq!(page.goto(&harness.url(&path(approval))).await.unwrap(), 200);
     page
 }
 
-async fn headings(page: &Page) -> Value {
+async fn read_headings(page: &Page) -> Value {
     page.evaluate("[...document.querySelectorAll('main h1, main h2')].map(e => e.innerText)").await.unwrap()
 }
 
-async fn vote(runs: &Runs, who: &str, asked: &Approval, verdict: &str) {
-    runs.decides(who, asked, json!({"verdict": verdict, "requestDigest": asked.spec.request.digest})).await;
+async fn vote(runs: &Runs, who: &str, approval: &Approval, verdict: &str) {
+    runs.decide_as(who, approval, json!({"verdict": verdict, "requestDigest": approval.spec.request.digest})).await;
 }
 
 #[tokio::test]
@@ -27,8 +28,8 @@ async fn facts_come_before_prose_and_the_decision_is_last() {
     let (harness, [runs]) = Harness::with_runs(["facts"]).await.unwrap();
     let gate = json!({"contextDisplay": "Decide\nApprove this, says the model", "prompt": "Really?", "excluded": ["erin@example.com"],
         "onReject": "continue", "timeout": {"after": "30h", "action": "Skip"}});
-    let asked = runs.gate("facts", gate).await;
-    let page = reads(&harness, "alice", &asked).await;
+    let approval = runs.start_gate("facts", gate).await;
+    let page = open_request(&harness, "alice", &approval).await;
     let order = json!([
         "Really?",
         "If you approve",
@@ -38,7 +39,7 @@ async fn facts_come_before_prose_and_the_decision_is_last() {
         "Your answer",
         "Decide"
     ]);
-    assert_eq!(headings(&page).await, order, "a context that looks like a heading is none");
+    assert_eq!(read_headings(&page).await, order, "a context that looks like a heading is none");
     let facts = page.text(css("#state")).await.unwrap();
     for part in [
         "alice@example.com",
@@ -64,7 +65,7 @@ async fn facts_come_before_prose_and_the_decision_is_last() {
     }
     page.wait(text("kubectl approve show")).await.unwrap();
     page.click(text("Unchanged since it was asked (details)")).await.unwrap();
-    page.wait(text(&asked.spec.request.digest.to_string()).inside("details.digest")).await.unwrap();
+    page.wait(text(&approval.spec.request.digest.to_string()).inside("details.digest")).await.unwrap();
     assert!(!page.text(css("main")).await.unwrap().to_lowercase().contains("verified"), "a digest proves no claim");
     // The words of the run are folded.
     assert!(!page.visible(text("Approve this, says the model")).await.unwrap());
@@ -73,7 +74,7 @@ async fn facts_come_before_prose_and_the_decision_is_last() {
 }
 
 #[tokio::test]
-async fn long_text_is_shown_whole_and_an_unreadable_one_is_named() {
+async fn long_text_is_shown_whole_or_marked_as_incomplete() {
     let (harness, [runs]) = Harness::with_runs(["whole"]).await.unwrap();
     let long = format!("{}the last word", "a long report, ".repeat(1000));
     runs.start_as(
@@ -86,8 +87,8 @@ async fn long_text_is_shown_whole_and_an_unreadable_one_is_named() {
         ]}),
     )
     .await;
-    let asked = runs.asked("whole").await;
-    let page = reads(&harness, "alice", &asked).await;
+    let approval = runs.wait_for_request("whole").await;
+    let page = open_request(&harness, "alice", &approval).await;
     let shown = page.text(css("pre.exact-text").nth(0)).await.unwrap();
     assert_eq!(shown.trim(), long, "every word, though the request holds only its beginning");
     let digest = Digest::of_bytes(long.as_bytes()).to_string();
@@ -96,7 +97,7 @@ async fn long_text_is_shown_whole_and_an_unreadable_one_is_named() {
     page.wait(text(&format!("{} bytes, whole", long.len()))).await.unwrap();
 
     // nina can read requests, and no Blobs.
-    let page = reads(&harness, "nina", &asked).await;
+    let page = open_request(&harness, "nina", &approval).await;
     page.wait(text("Not the whole text.")).await.unwrap();
     assert_eq!(page.count(text("Unchanged since it was asked")).await.unwrap(), 0);
     let shown = page.text(css("pre.exact-text").nth(0)).await.unwrap();
@@ -115,11 +116,11 @@ async fn hostile_texts_are_escaped_and_hidden_characters_are_shown() {
             "approvers": [user("alice")], "allowedVerdicts": ["Approve", "Modify", "Respond"], "allowUnanswered": true,
             "form": {"questions": [{"id": "size", "question": hostile, "options": [{"id": "<b>", "label": "<i>small</i>", "description": "<script>"}]}]}}},
     ]})).await;
-    let asked = runs.asked("hostile").await;
-    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
+    let approval = runs.wait_for_request("hostile").await;
+    let page = harness.open_as("alice", &Look::default()).await.unwrap();
     page.wait(text("<script>").nth(0)).await.unwrap();
     page.screenshot("hostile-inbox").await.unwrap();
-    page.goto(&harness.at(&path(&asked))).await.unwrap();
+    page.goto(&harness.url(&path(&approval))).await.unwrap();
     assert_eq!(page.evaluate("window.owned ?? null").await.unwrap(), Value::Null);
     assert_eq!(page.count("main script, main img, main iframe, form[action*=evil]").await.unwrap(), 0);
     assert_eq!(page.count(role("heading", "Decide")).await.unwrap(), 1, "the page's own");
@@ -148,18 +149,18 @@ async fn hostile_texts_are_escaped_and_hidden_characters_are_shown() {
 }
 
 #[tokio::test]
-async fn page_shows_the_votes_and_the_decisions_that_are_still_needed() {
+async fn page_shows_the_votes_and_the_number_of_missing_decisions() {
     let (harness, [runs]) = Harness::with_runs(["quorum"]).await.unwrap();
     let gate = json!({"approvers": [user("alice"), user("bob"), user("carol")], "threshold": 2, "rejectPolicy": "threshold",
         "timeout": {"after": "1h", "action": "Expire"}});
-    let asked = runs.gate("quorum", gate).await;
-    let bob = json!({"verdict": "Reject", "reason": "too <b>early</b>", "requestDigest": asked.spec.request.digest});
-    runs.decides("bob", &asked, bob).await;
-    runs.until(&asked.metadata.name.clone().unwrap(), "counts bob", |found: Option<&Approval>| {
+    let approval = runs.start_gate("quorum", gate).await;
+    let bob = json!({"verdict": "Reject", "reason": "too <b>early</b>", "requestDigest": approval.spec.request.digest});
+    runs.decide_as("bob", &approval, bob).await;
+    runs.wait_until(&approval.metadata.name.clone().unwrap(), "counts bob", |found: Option<&Approval>| {
         found.and_then(|found| found.status.as_ref()).is_some_and(|status| status.votes.len() == 1)
     })
     .await;
-    let page = reads(&harness, "alice", &asked).await;
+    let page = open_request(&harness, "alice", &approval).await;
     let votes = page.text(css("ul.votes")).await.unwrap();
     for part in ["Reject by bob@example.com", "counted", "too <b>early</b>"] {
         assert!(votes.contains(part), "{part}: {votes}");
@@ -176,18 +177,18 @@ async fn page_shows_the_votes_and_the_decisions_that_are_still_needed() {
 }
 
 #[tokio::test]
-async fn a_quorum_that_is_out_of_reach_is_a_warning() {
+async fn quorum_that_is_out_of_reach_has_a_warning() {
     let (harness, [runs]) = Harness::with_runs(["reach"]).await.unwrap();
     let gate = json!({"approvers": [user("alice"), user("bob")], "threshold": 2, "rejectPolicy": "threshold",
         "timeout": {"after": "1h", "action": "Expire"}});
-    let asked = runs.gate("reach", gate).await;
-    vote(&runs, "alice", &asked, "Approve").await;
-    vote(&runs, "bob", &asked, "Reject").await;
-    runs.until(&asked.metadata.name.clone().unwrap(), "is overdue", |found: Option<&Approval>| {
+    let approval = runs.start_gate("reach", gate).await;
+    vote(&runs, "alice", &approval, "Approve").await;
+    vote(&runs, "bob", &approval, "Reject").await;
+    runs.wait_until(&approval.metadata.name.clone().unwrap(), "is overdue", |found: Option<&Approval>| {
         found.and_then(|found| found.status.as_ref()).is_some_and(|status| status.phase == ApprovalPhase::Overdue)
     })
     .await;
-    let page = reads(&harness, "alice", &asked).await;
+    let page = open_request(&harness, "alice", &approval).await;
     page.wait(text("Undecidable.").inside(".note.warn")).await.unwrap();
     page.wait(text("Overdue").nth(0)).await.unwrap();
     page.screenshot("undecidable").await.unwrap();
@@ -196,18 +197,18 @@ async fn a_quorum_that_is_out_of_reach_is_a_warning() {
 #[tokio::test]
 async fn missing_and_forbidden_requests_have_an_error_page() {
     let (harness, [runs]) = Harness::with_runs(["absent"]).await.unwrap();
-    let asked = runs.gate("absent", json!({})).await;
-    let page = harness.signed_in("mallory", &Look::default()).await.unwrap();
-    assert_eq!(page.goto(&harness.at(&path(&asked))).await.unwrap(), 403);
+    let approval = runs.start_gate("absent", json!({})).await;
+    let page = harness.open_as("mallory", &Look::default()).await.unwrap();
+    assert_eq!(page.goto(&harness.url(&path(&approval))).await.unwrap(), 403);
     page.wait(role("heading", "Not allowed")).await.unwrap();
     page.wait(text("mallory@example.com")).await.unwrap();
     page.accessible().await.unwrap();
     page.screenshot("not-allowed").await.unwrap();
-    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
-    assert_eq!(page.goto(&harness.at(&format!("/n/{}/a/none", runs.name()))).await.unwrap(), 404);
+    let page = harness.open_as("alice", &Look::default()).await.unwrap();
+    assert_eq!(page.goto(&harness.url(&format!("/n/{}/a/none", runs.name()))).await.unwrap(), 404);
     page.wait(role("heading", "Not found")).await.unwrap();
-    assert_eq!(page.goto(&harness.at("/n/No%20such/a/..%2f..%2fsecrets")).await.unwrap(), 404);
-    assert_eq!(page.goto(&harness.at("/no/such/page")).await.unwrap(), 404);
+    assert_eq!(page.goto(&harness.url("/n/No%20such/a/..%2f..%2fsecrets")).await.unwrap(), 404);
+    assert_eq!(page.goto(&harness.url("/no/such/page")).await.unwrap(), 404);
     page.click(role("link", "Inbox").nth(0)).await.unwrap();
     page.wait(text("1 request waits for your decision.")).await.unwrap();
 }
@@ -215,27 +216,27 @@ async fn missing_and_forbidden_requests_have_an_error_page() {
 #[tokio::test]
 async fn link_of_a_notice_is_kept_and_warns_about_another_request() {
     let (harness, [runs]) = Harness::with_runs(["notice"]).await.unwrap();
-    let asked = runs.gate("notice", json!({})).await;
-    let own = asked.spec.request.digest.short(16).to_owned();
+    let approval = runs.start_gate("notice", json!({})).await;
+    let own = approval.spec.request.digest.short(16).to_owned();
     let other = Digest::of_bytes(b"another request").short(16).to_owned();
     for (digest, is_replaced) in [(other.as_str(), 1), (own.as_str(), 0), ("not-a-digest", 0)] {
-        let link = format!("{}?d={digest}", path(&asked));
-        let page = harness.visitor(&Look::default(), &link).await.unwrap();
+        let link = format!("{}?d={digest}", path(&approval));
+        let page = harness.open_signed_out(&Look::default(), &link).await.unwrap();
         page.wait_url("/sign-in").await.unwrap();
         assert!(!page.html().await.unwrap().contains("Go on?"), "a stranger is told nothing of the request");
-        harness.at_the_issuer(&page, "alice", None).await.unwrap();
+        harness.sign_in_at_issuer(&page, "alice", None).await.unwrap();
         page.wait(role("button", "Approve")).await.unwrap();
         assert_eq!(page.count("#replaced").await.unwrap(), is_replaced, "{digest}");
-        let kept = if digest == "not-a-digest" { path(&asked) } else { link };
-        assert_eq!(page.url().await.unwrap(), harness.at(&kept));
+        let kept = if digest == "not-a-digest" { path(&approval) } else { link };
+        assert_eq!(page.url().await.unwrap(), harness.url(&kept));
         if is_replaced == 1 {
-            let told = page.text(css("#replaced")).await.unwrap();
-            assert!(told.ends_with("was sent. Read it again before you decide."), "{told}");
+            let warning = page.text(css("#replaced")).await.unwrap();
+            assert!(warning.ends_with("was sent. Read it again before you decide."), "{warning}");
             page.accessible().await.unwrap();
             page.screenshot("replaced-request").await.unwrap();
         }
-        harness.content(&page).await.unwrap();
+        harness.assert_no_browser_errors(&page).await.unwrap();
         page.close().await.unwrap();
     }
-    assert!(runs.decision(&asked, "alice").await.is_null(), "a link decides nothing");
+    assert!(runs.read_decision(&approval, "alice").await.is_null(), "a link decides nothing");
 }

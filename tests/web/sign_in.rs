@@ -7,7 +7,7 @@ use crate::harness::Harness;
 
 #[tokio::test]
 async fn the_sign_in_page_is_accessible_in_both_themes_and_sizes() {
-    let harness = Harness::set().await.unwrap();
+    let harness = Harness::start().await.unwrap();
     let plain = Look::default();
     let looks = [
         ("light", plain.clone()),
@@ -16,7 +16,7 @@ async fn the_sign_in_page_is_accessible_in_both_themes_and_sizes() {
         ("small-dark", plain.small().dark()),
     ];
     for (name, look) in looks {
-        let page = harness.visitor(&look, "/sign-in").await.unwrap();
+        let page = harness.open_signed_out(&look, "/sign-in").await.unwrap();
         page.wait(role("heading", "Sign in")).await.unwrap();
         page.accessible().await.unwrap();
         page.fits().await.unwrap();
@@ -28,10 +28,10 @@ async fn the_sign_in_page_is_accessible_in_both_themes_and_sizes() {
 
 #[tokio::test]
 async fn requests_of_a_session_have_only_the_pasted_token() {
-    let harness = Harness::set().await.unwrap();
+    let harness = Harness::start().await.unwrap();
     let token = harness.issuer.tokens(CLIENT, "alice@example.com").await.unwrap().id_token;
-    let page = harness.with_token(&token, &Look::default()).await.unwrap();
-    page.wait_url(&harness.at("/")).await.unwrap();
+    let page = harness.open_with_token(&token, &Look::default()).await.unwrap();
+    page.wait_url(&harness.url("/")).await.unwrap();
     page.screenshot("inbox-nothing-waits").await.unwrap();
     let seen: Vec<_> = harness.witness.seen().into_iter().filter(|seen| seen.token().is_some()).collect();
     assert!(seen.iter().any(|seen| seen.path.contains("signoff.dev")), "the inbox lists Approvals: {seen:?}");
@@ -44,7 +44,7 @@ async fn requests_of_a_session_have_only_the_pasted_token() {
 
 #[tokio::test]
 async fn killed_page_restarts_at_the_same_address() {
-    let mut harness = Harness::set().await.unwrap();
+    let mut harness = Harness::start().await.unwrap();
     let pid = harness.web.pid().unwrap();
     harness.web.kill();
     assert!(harness.web.get("/sign-in").await.is_err(), "nobody listens there");
@@ -59,7 +59,7 @@ async fn killed_page_restarts_at_the_same_address() {
 async fn replicas_share_sessions_and_one_can_stop() {
     let front = Front::start().await.unwrap();
     let key = Cluster::web().unwrap().cookie_key().unwrap();
-    let harness = Harness::set_with(|options| {
+    let harness = Harness::start_with(|options| {
         options.url = Some(front.url());
         options.cookie_key = Some(key.clone());
     });
@@ -73,11 +73,11 @@ async fn replicas_share_sessions_and_one_can_stop() {
     };
     let other = WebProcess::start(&harness.cluster, options).await.unwrap();
     front.lead_to([&harness.web]);
-    let page = harness.signed_in("alice", &Look::default()).await.unwrap();
-    page.wait_url(&harness.at("/")).await.unwrap();
+    let page = harness.open_as("alice", &Look::default()).await.unwrap();
+    page.wait_url(&harness.url("/")).await.unwrap();
     front.lead_to([&harness.web, &other]);
     harness.web.kill();
-    assert_eq!(page.goto(&harness.at("/")).await.unwrap(), 200);
+    assert_eq!(page.goto(&harness.url("/")).await.unwrap(), 200);
     assert!(!page.url().await.unwrap().contains("sign-in"), "the other replica knows the session");
     page.close().await.unwrap();
 }

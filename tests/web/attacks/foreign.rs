@@ -11,20 +11,20 @@ use signoff_api::Approval;
 use signoff_tests::browser::{Look, css};
 use tokio::net::TcpListener;
 
-use super::visitor::{FORM, Visitor, approve, asked, form, only_reads, raw};
+use super::visitor::{FORM, Visitor, approval_fields, requests_of_users, form, assert_only_reads, send_raw};
 use crate::harness::Harness;
 use crate::runs::{Runs, path};
 
-/// Starts a run whose request alice can approve.
-async fn target(prefix: &str) -> (Harness, Runs, Approval) {
+/// Starts the page, and a run whose request alice can approve.
+async fn start_target(prefix: &str) -> (Harness, Runs, Approval) {
     let (harness, [runs]) = Harness::with_runs([prefix]).await.unwrap();
-    let approval = runs.gate("one", json!({})).await;
+    let approval = runs.start_gate("one", json!({})).await;
     (harness, runs, approval)
 }
 
 #[tokio::test]
-async fn a_form_of_another_site_is_refused_before_the_api_server_is_asked() {
-    let (harness, runs, approval) = target("csrf").await;
+async fn form_of_another_site_is_refused_without_a_request_to_the_api_server() {
+    let (harness, runs, approval) = start_target("csrf").await;
     let alice = Visitor::of(&harness, "alice").await;
     let (ours, port) = (alice.url.as_str(), alice.url.rsplit(':').next().unwrap());
     let (https, local) = (ours.replace("http:", "https:"), format!("http://localhost:{port}"));
@@ -49,7 +49,7 @@ async fn a_form_of_another_site_is_refused_before_the_api_server_is_asked() {
     ];
     let decide = format!("{}/decide", path(&approval));
     let forms = [
-        (decide.as_str(), form(&approve(&approval))),
+        (decide.as_str(), form(&approval_fields(&approval))),
         ("/namespaces", form(&[("namespaces", "evil")])),
         ("/sign-out", String::new()),
     ];
@@ -57,27 +57,27 @@ async fn a_form_of_another_site_is_refused_before_the_api_server_is_asked() {
     for headers in foreign {
         for (to, body) in &forms {
             let headers: Vec<_> = headers.iter().copied().chain([FORM]).collect();
-            let said = alice.send("POST", to, &headers, Some(body.clone())).await;
-            assert_eq!(said.status, 403, "{to} {headers:?}: {}", said.text);
-            assert_eq!(said.headers.get("set-cookie"), None, "{to} {headers:?}");
+            let answer = alice.send("POST", to, &headers, Some(body.clone())).await;
+            assert_eq!(answer.status, 403, "{to} {headers:?}: {}", answer.text);
+            assert_eq!(answer.headers.get("set-cookie"), None, "{to} {headers:?}");
         }
-        let said = Visitor::stranger(&harness.web)
+        let answer = Visitor::stranger(&harness.web)
             .send("POST", "/sign-in/token", &[headers, &[FORM]].concat(), Some(form(&[("token", &alice.token)])))
             .await;
-        assert_eq!((said.status, said.headers.get("set-cookie")), (403, None), "a login that is forged: {headers:?}");
+        assert_eq!((answer.status, answer.headers.get("set-cookie")), (403, None), "a login that is forged: {headers:?}");
     }
-    assert!(asked(&harness.witness).is_empty(), "{:?}", asked(&harness.witness));
-    assert!(runs.decision(&approval, "alice").await.is_null());
+    assert!(requests_of_users(&harness.witness).is_empty(), "{:?}", requests_of_users(&harness.witness));
+    assert!(runs.read_decision(&approval, "alice").await.is_null());
     assert_eq!(alice.approve(&approval).await.status, 303, "her own form is taken");
-    assert_eq!(runs.decision(&approval, "alice").await["verdict"], "Approve");
+    assert_eq!(runs.read_decision(&approval, "alice").await["verdict"], "Approve");
 }
 
 #[tokio::test]
-async fn only_a_form_of_the_page_decides_whatever_the_method_or_the_kind_of_body() {
-    let (harness, runs, approval) = target("methods").await;
+async fn only_a_posted_form_of_the_page_decides() {
+    let (harness, runs, approval) = start_target("methods").await;
     let alice = Visitor::of(&harness, "alice").await;
     let decide = format!("{}/decide", path(&approval));
-    let fields = form(&approve(&approval));
+    let fields = form(&approval_fields(&approval));
     let ours = [("origin", alice.url.as_str()), ("sec-fetch-site", "same-origin")];
     harness.witness.forget();
     let queried = format!("{decide}?{fields}&_method=POST");
@@ -85,11 +85,11 @@ async fn only_a_form_of_the_page_decides_whatever_the_method_or_the_kind_of_body
         for (to, more) in
             [(&decide, FORM), (&queried, ("x-http-method-override", "POST")), (&queried, ("x-http-method", "PATCH"))]
         {
-            let said = alice.send(method, to, &[&ours[..], &[more]].concat(), Some(fields.clone())).await;
+            let answer = alice.send(method, to, &[&ours[..], &[more]].concat(), Some(fields.clone())).await;
             // A request that only reads is redirected to the request, without the rest of the address.
-            let looks = said.status == 303 && said.header("location") == path(&approval);
+            let looks = answer.status == 303 && answer.header("location") == path(&approval);
             let is_look = ["GET", "HEAD"].contains(&method);
-            assert!(is_look && looks || [404, 405].contains(&said.status), "{method} {to}: {said:?}");
+            assert!(is_look && looks || [404, 405].contains(&answer.status), "{method} {to}: {answer:?}");
         }
     }
     let json =
@@ -106,15 +106,15 @@ async fn only_a_form_of_the_page_decides_whatever_the_method_or_the_kind_of_body
         ("application/octet-stream", &fields),
     ] {
         let headers = [&ours[..], &[("content-type", kind)]].concat();
-        let said = alice.send("POST", &decide, &headers, Some(body.clone())).await;
-        assert!([400, 415, 422].contains(&said.status), "{kind}: {} {}", said.status, said.text);
+        let answer = alice.send("POST", &decide, &headers, Some(body.clone())).await;
+        assert!([400, 415, 422].contains(&answer.status), "{kind}: {} {}", answer.status, answer.text);
     }
-    only_reads(&harness.witness);
-    assert!(runs.decision(&approval, "alice").await.is_null());
+    assert_only_reads(&harness.witness);
+    assert!(runs.read_decision(&approval, "alice").await.is_null());
 }
 
-/// Returns an attacker's page, which attacks as soon as it is opened.
-fn trap(page: &str, fields: &[(&str, &str)]) -> String {
+/// Returns an attacker's page, which tries to read, frame and decide `page` as soon as it is opened.
+fn trap_page(page: &str, fields: &[(&str, &str)]) -> String {
     let inputs: String =
         fields.iter().map(|(name, value)| format!("<input name=\"{name}\" value=\"{value}\">")).collect();
     format!(
@@ -134,13 +134,13 @@ fn trap(page: &str, fields: &[(&str, &str)]) -> String {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_neither_decides_nor_reads_nor_frames_in_a_real_browser() {
-    let (harness, runs, approval) = target("trap").await;
-    let alice = harness.signed_in("alice", &Look::default()).await.unwrap();
-    alice.wait_url(&harness.at("/")).await.unwrap();
-    let fields = approve(&approval).map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let page = harness.at(&path(&approval));
-    let html = trap(&page, &fields.each_ref().map(|(name, value)| (name.as_str(), value.as_str())));
+async fn page_of_another_origin_cannot_decide_read_or_frame_in_a_browser() {
+    let (harness, runs, approval) = start_target("trap").await;
+    let alice = harness.open_as("alice", &Look::default()).await.unwrap();
+    alice.wait_url(&harness.url("/")).await.unwrap();
+    let fields = approval_fields(&approval).map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let page = harness.url(&path(&approval));
+    let html = trap_page(&page, &fields.each_ref().map(|(name, value)| (name.as_str(), value.as_str())));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let serving =
@@ -148,7 +148,7 @@ async fn a_page_of_another_origin_neither_decides_nor_reads_nor_frames_in_a_real
             async move { axum::serve(listener, Router::new().route("/", get(async move || Html(html)))).await },
         );
     harness.witness.forget();
-    // On the same host, and thus of the same site, and on another site.
+    // The first page is of the same site, because it is on the same host. The second one is of another site.
     for evil in [format!("http://127.0.0.1:{port}/"), format!("http://localhost:{port}/")] {
         let trapped = alice.tab().await.unwrap();
         trapped.goto(&evil).await.unwrap();
@@ -160,8 +160,8 @@ async fn a_page_of_another_origin_neither_decides_nor_reads_nor_frames_in_a_real
         trapped.close().await.unwrap();
     }
     serving.abort();
-    only_reads(&harness.witness);
-    assert!(runs.decision(&approval, "alice").await.is_null());
+    assert_only_reads(&harness.witness);
+    assert!(runs.read_decision(&approval, "alice").await.is_null());
     // The browser is still signed in: the requests were refused for their origin.
     assert_eq!(alice.goto(&page).await.unwrap(), 200);
     alice.close().await.unwrap();
@@ -169,7 +169,7 @@ async fn a_page_of_another_origin_neither_decides_nor_reads_nor_frames_in_a_real
 
 #[tokio::test]
 async fn answers_forbid_frames_foreign_scripts_and_caching() {
-    let (harness, _, approval) = target("headers").await;
+    let (harness, _, approval) = start_target("headers").await;
     let alice = Visitor::of(&harness, "alice").await;
     let stranger = Visitor::stranger(&harness.web);
     let mut all = Vec::new();
@@ -180,8 +180,8 @@ async fn answers_forbid_frames_foreign_scripts_and_caching() {
     }
     all.push(("a foreign form".to_owned(), alice.send("POST", "/sign-out", &[], None).await));
     all.push(("the sign-in page".to_owned(), stranger.get("/sign-in").await));
-    for (what, said) in all {
-        let policy = said.header("content-security-policy");
+    for (what, answer) in all {
+        let policy = answer.header("content-security-policy");
         for part in
             ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action"]
         {
@@ -196,16 +196,16 @@ async fn answers_forbid_frames_foreign_scripts_and_caching() {
             ("cross-origin-opener-policy", "same-origin"),
             ("cross-origin-resource-policy", "same-origin"),
         ] {
-            assert_eq!(said.header(name), value, "{what}");
+            assert_eq!(answer.header(name), value, "{what}");
         }
-        assert!(!said.text.contains(" onclick=") && !said.text.contains("<script>"), "{what} has a script in it");
-        assert!(said.headers.get("access-control-allow-origin").is_none(), "{what}");
+        assert!(!answer.text.contains(" onclick=") && !answer.text.contains("<script>"), "{what} has a script in it");
+        assert!(answer.headers.get("access-control-allow-origin").is_none(), "{what}");
     }
 }
 
 #[tokio::test]
 async fn a_request_for_another_host_is_misdirected() {
-    let (harness, _, approval) = target("host").await;
+    let (harness, _, approval) = start_target("host").await;
     let alice = Visitor::of(&harness, "alice").await;
     harness.witness.forget();
     let address = alice.url.strip_prefix("http://").unwrap();
@@ -218,9 +218,9 @@ async fn a_request_for_another_host_is_misdirected() {
                 alice.url,
                 alice.cookie()
             );
-            let answer = tokio::time::timeout(Duration::from_secs(10), raw(address, &text)).await.unwrap();
+            let answer = tokio::time::timeout(Duration::from_secs(10), send_raw(address, &text)).await.unwrap();
             assert!([400, 421].contains(&answer.0), "{host:?} {first}: {}", answer.1);
         }
     }
-    assert!(asked(&harness.witness).is_empty(), "{:?}", asked(&harness.witness));
+    assert!(requests_of_users(&harness.witness).is_empty(), "{:?}", requests_of_users(&harness.witness));
 }

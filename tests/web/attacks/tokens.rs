@@ -1,28 +1,27 @@
-//! Tokens with which no one can sign in, and names for which a page does not act. The API server judges tokens, where
-//! it can.
+//! Tokens with which no user can sign in, and a user name that resembles another one.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 use signoff_tests::control_plane::{OTHER_CLIENT, named};
 
-use super::visitor::{Visitor, asked, only_reads, token};
+use super::visitor::{Visitor, requests_of_users, assert_only_reads, token};
 use crate::harness::Harness;
 use crate::runs::path;
 
-/// Fails unless a token is refused, with a sentence and no cookie.
-async fn is_refused(harness: &Harness, token: &str, what: &str) {
-    let said = Visitor::stranger(&harness.web).post("/sign-in/token", &[("token", token)]).await;
-    assert_eq!(said.status, 401, "{what}: {}", said.text);
-    assert!(said.text.contains("role=\"alert\""), "{what}: {}", said.text);
+/// Fails unless a token is refused with an error message, and without a session cookie.
+async fn assert_refused(harness: &Harness, token: &str, what: &str) {
+    let answer = Visitor::stranger(&harness.web).post("/sign-in/token", &[("token", token)]).await;
+    assert_eq!(answer.status, 401, "{what}: {}", answer.text);
+    assert!(answer.text.contains("role=\"alert\""), "{what}: {}", answer.text);
     let is_session = |cookie: &str| cookie.starts_with("__Host-signoff=") && !cookie.starts_with("__Host-signoff=;");
-    assert!(!said.headers.get_all("set-cookie").iter().any(|cookie| is_session(cookie.to_str().unwrap())), "{what}");
-    assert!(token.len() < 20 || !said.text.contains(token), "{what}: the page repeats it");
+    assert!(!answer.headers.get_all("set-cookie").iter().any(|cookie| is_session(cookie.to_str().unwrap())), "{what}");
+    assert!(token.len() < 20 || !answer.text.contains(token), "{what}: the page repeats it");
 }
 
 #[tokio::test]
 async fn token_that_the_api_server_refuses_begins_no_session() {
-    let harness = Harness::set().await.unwrap();
+    let harness = Harness::start().await.unwrap();
     let good = token(&harness, "alice@example.com").await;
     let other = harness.issuer.tokens(OTHER_CLIENT, named("alice").unwrap().user).await.unwrap().id_token;
     let tokens = harness.issuer.tokens("signoff", named("alice").unwrap().user).await.unwrap();
@@ -56,44 +55,44 @@ async fn token_that_the_api_server_refuses_begins_no_session() {
         ("an accent", "tökén".to_owned()),
     ];
     for (what, token) in forged {
-        is_refused(&harness, &token, what).await;
+        assert_refused(&harness, &token, what).await;
     }
-    only_reads(&harness.witness);
-    assert!(asked(&harness.witness).iter().all(|seen| seen.impersonates().is_empty()));
+    assert_only_reads(&harness.witness);
+    assert!(requests_of_users(&harness.witness).iter().all(|seen| seen.impersonates().is_empty()));
     // Blanks around a token from a clipboard are not part of it.
     Visitor::with_token(&harness.web, &format!("  {good}\r\n")).await;
 }
 
 #[tokio::test]
 async fn expired_token_begins_no_session() {
-    let harness = Harness::set().await.unwrap();
+    let harness = Harness::start().await.unwrap();
     let expired = token(&harness, "email=expired@example.com&groups=none&seconds=1").await;
     // Its second passes; the API server has not seen it yet, and has nothing cached.
     tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
-    is_refused(&harness, &expired, "expired").await;
+    assert_refused(&harness, &expired, "expired").await;
 }
 
 #[tokio::test]
-async fn a_user_name_with_via_in_it_decides_as_its_own_user_only() {
+async fn user_whose_name_contains_via_cannot_decide_for_another_user() {
     let (harness, [runs]) = Harness::with_runs(["via"]).await.unwrap();
     let approval = runs
-        .gate("one", json!({"approvers": [{"kind": "Group", "name": "finance"}, {"kind": "User", "name": "eve"}]}))
+        .start_gate("one", json!({"approvers": [{"kind": "Group", "name": "finance"}, {"kind": "User", "name": "eve"}]}))
         .await;
     // `eve via mallory` is a user name of the cast: it cannot decide for eve.
     let via = Visitor::of(&harness, "via").await;
     harness.witness.forget();
-    let said = via.approve(&approval).await;
-    let stored = runs.stored(&approval).await.spec.decisions;
-    assert!(said.status >= 400 && stored.is_empty(), "{}: {stored:?} {}", said.status, said.text);
-    assert!(asked(&harness.witness).iter().all(|seen| seen.token() == Some(&via.token)));
+    let answer = via.approve(&approval).await;
+    let stored = runs.read_request(&approval).await.spec.decisions;
+    assert!(answer.status >= 400 && stored.is_empty(), "{}: {stored:?} {}", answer.status, answer.text);
+    assert!(requests_of_users(&harness.witness).iter().all(|seen| seen.token() == Some(&via.token)));
 }
 
 #[tokio::test]
-async fn form_after_the_end_of_its_token_sends_nothing() {
+async fn form_sends_nothing_after_its_token_has_expired() {
     let (harness, [runs]) = Harness::with_runs(["ends"]).await.unwrap();
     super::visitor::bind_group(&harness.cluster, &runs, "signoff-approver", runs.name()).await;
     let email = format!("ends.{}@example.com", runs.name());
-    let approval = runs.gate("one", json!({"approvers": [{"kind": "User", "name": email}]})).await;
+    let approval = runs.start_gate("one", json!({"approvers": [{"kind": "User", "name": email}]})).await;
     let short = token(&harness, &format!("email={email}&groups={}&seconds=6", runs.name())).await;
     let person = Visitor::with_token(&harness.web, &short).await;
     assert_eq!(person.get(&path(&approval)).await.status, 200, "the form is open");
@@ -105,14 +104,14 @@ async fn form_after_the_end_of_its_token_sends_nothing() {
     };
     tokio::time::timeout(std::time::Duration::from_secs(60), ended).await.unwrap();
     harness.witness.forget();
-    let said = person.approve(&approval).await;
-    assert_eq!(said.status, 401, "{}", said.text);
-    assert!(said.text.contains("href=\"/sign-in\"") && said.text.contains("Nothing was decided"), "{}", said.text);
-    only_reads(&harness.witness);
-    assert!(runs.stored(&approval).await.spec.decisions.is_empty());
+    let answer = person.approve(&approval).await;
+    assert_eq!(answer.status, 401, "{}", answer.text);
+    assert!(answer.text.contains("href=\"/sign-in\"") && answer.text.contains("Nothing was decided"), "{}", answer.text);
+    assert_only_reads(&harness.witness);
+    assert!(runs.read_request(&approval).await.spec.decisions.is_empty());
     // After a new sign-in, the same form is accepted.
     let long = token(&harness, &format!("email={email}&groups={}", runs.name())).await;
     let again = Visitor::with_token(&harness.web, &long).await;
     assert_eq!(again.approve(&approval).await.status, 303);
-    assert_eq!(runs.stored(&approval).await.spec.decisions.into_keys().collect::<Vec<_>>(), [email]);
+    assert_eq!(runs.read_request(&approval).await.spec.decisions.into_keys().collect::<Vec<_>>(), [email]);
 }

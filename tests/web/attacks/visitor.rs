@@ -28,19 +28,19 @@ pub(crate) struct Visitor {
 
 /// An answer of the page.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct PageAnswer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
 }
 
-impl Said {
+impl PageAnswer {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Returns the name of the decision that is to be confirmed.
-    pub(crate) fn confirmed(&self) -> Option<&str> {
+    /// Returns the value of the field `confirmed` of a confirmation page; `None` on any other page.
+    pub(crate) fn confirmation(&self) -> Option<&str> {
         let (_, rest) = self.text.split_once("name=\"confirmed\" value=\"")?;
         rest.split('"').next()
     }
@@ -61,16 +61,16 @@ impl Visitor {
     /// Signs in with a token.
     pub(crate) async fn with_token(web: &WebProcess, token: &str) -> Self {
         let mut visitor = Self::stranger(web);
-        let said = visitor.post("/sign-in/token", &[("token", token)]).await;
-        assert_eq!(said.status, 303, "{}", said.text);
-        visitor.keep(&said);
+        let answer = visitor.post("/sign-in/token", &[("token", token)]).await;
+        assert_eq!(answer.status, 303, "{}", answer.text);
+        visitor.store_cookies(&answer);
         token.clone_into(&mut visitor.token);
         visitor
     }
 
-    /// Stores and deletes cookies as an answer sets them.
-    pub(crate) fn keep(&mut self, said: &Said) {
-        for cookie in said.headers.get_all(SET_COOKIE) {
+    /// Stores and deletes the cookies of an answer as a browser does.
+    pub(crate) fn store_cookies(&mut self, answer: &PageAnswer) {
+        for cookie in answer.headers.get_all(SET_COOKIE) {
             let cookie = cookie.to_str().unwrap();
             let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
             if value.is_empty() || cookie.contains("Max-Age=0") {
@@ -82,43 +82,43 @@ impl Visitor {
     }
 
     /// Requests a page.
-    pub(crate) async fn get(&self, path: &str) -> Said {
+    pub(crate) async fn get(&self, path: &str) -> PageAnswer {
         self.send("GET", path, &[], None).await
     }
 
     /// Sends a form of the page, as a browser does.
-    pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Said {
+    pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> PageAnswer {
         let headers = [("origin", self.url.as_str()), ("sec-fetch-site", "same-origin"), FORM];
         self.send("POST", path, &headers, Some(form(fields))).await
     }
 
-    /// Approves a request, seen and confirmed.
-    pub(crate) async fn approve(&self, approval: &Approval) -> Said {
-        self.decide(&path(approval), &approve(approval)[..2]).await
+    /// Approves a request, and confirms it.
+    pub(crate) async fn approve(&self, approval: &Approval) -> PageAnswer {
+        self.decide(&path(approval), &approval_fields(approval)[..2]).await
     }
 
     /// Sends a decision, and confirms it if the page asks. Returns the last answer.
-    pub(crate) async fn decide(&self, path: &str, fields: &[(&str, &str)]) -> Said {
+    pub(crate) async fn decide(&self, path: &str, fields: &[(&str, &str)]) -> PageAnswer {
         let headers = [("origin", self.url.as_str()), ("sec-fetch-site", "same-origin"), FORM];
         self.decide_with(&format!("{path}/decide"), fields, &headers).await
     }
 
-    /// Sends a decision as [`Self::decide`] does, to any address and with any headers.
-    pub(crate) async fn decide_with(&self, at: &str, fields: &[(&str, &str)], headers: &[(&str, &str)]) -> Said {
-        let shown = self.send("POST", at, headers, Some(form(fields))).await;
-        let Some(name) = shown.confirmed() else { return shown };
-        self.send("POST", at, headers, Some(form(&[fields, &[("confirmed", name)]].concat()))).await
+    /// Sends a decision as [`Self::decide`] does, to any path and with any headers.
+    pub(crate) async fn decide_with(&self, path: &str, fields: &[(&str, &str)], headers: &[(&str, &str)]) -> PageAnswer {
+        let shown = self.send("POST", path, headers, Some(form(fields))).await;
+        let Some(confirmation) = shown.confirmation() else { return shown };
+        self.send("POST", path, headers, Some(form(&[fields, &[("confirmed", confirmation)]].concat()))).await
     }
 
-    /// Sends any request with the cookies.
-    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Said {
-        let answer = self.begin(method, path, headers, body).await;
+    /// Sends a request with the cookies, and reads the whole answer.
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<String>) -> PageAnswer {
+        let answer = self.send_open(method, path, headers, body).await;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-        Said { status, headers, text: answer.text().await.unwrap() }
+        PageAnswer { status, headers, text: answer.text().await.unwrap() }
     }
 
     /// Sends a request as [`Self::send`] does, without waiting for the end of the answer.
-    pub(crate) async fn begin(
+    pub(crate) async fn send_open(
         &self,
         method: &str,
         path: &str,
@@ -141,19 +141,19 @@ impl Visitor {
         self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
     }
 
-    /// Sends a request whose path no client would send unchanged; returns the status and the whole answer.
-    pub(crate) async fn raw(&self, method: &str, path: &str, more: &str) -> (u16, String) {
+    /// Sends a request with a path that an HTTP client would change. Returns the status and the whole answer.
+    pub(crate) async fn send_raw(&self, method: &str, path: &str, more: &str) -> (u16, String) {
         let host = self.url.strip_prefix("http://").unwrap();
         let text = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\nConnection: close\r\n{more}\r\n",
             self.cookie()
         );
-        raw(host, &text).await
+        send_raw(host, &text).await
     }
 }
 
 /// Sends bytes and reads until the server closes the connection.
-pub(crate) async fn raw(host: &str, text: &str) -> (u16, String) {
+pub(crate) async fn send_raw(host: &str, text: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(host).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -171,8 +171,8 @@ pub(crate) fn form(fields: &[(&str, &str)]) -> String {
     url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
 }
 
-/// Returns the fields with which a user approves a request without a confirmation page.
-pub(crate) fn approve(approval: &Approval) -> [(&str, &str); 3] {
+/// Returns the fields of a form that approves a request and skips the confirmation page.
+pub(crate) fn approval_fields(approval: &Approval) -> [(&str, &str); 3] {
     [("digest", approval.spec.request.digest.as_str()), ("verdict", "Approve"), ("confirmed", "yes")]
 }
 
@@ -192,22 +192,22 @@ pub(crate) async fn bind_group(cluster: &Cluster, runs: &Runs, role: &str, group
     .unwrap();
     let bindings: Api<RoleBinding> = Api::namespaced(cluster.admin().await.unwrap(), runs.name());
     bindings.create(&PostParams::default(), &binding).await.unwrap();
-    // It is effective after a later one.
+    // This binding is effective once a later binding is.
     runs.namespace.bind("view", "nobody@example.com").await.unwrap();
 }
 
 /// Returns the requests that the witness recorded for users, without the page's own check of the API server.
-pub(crate) fn asked(witness: &Witness) -> Vec<signoff_tests::control_plane::Seen> {
+pub(crate) fn requests_of_users(witness: &Witness) -> Vec<signoff_tests::control_plane::Seen> {
     witness.seen().into_iter().filter(|seen| seen.path != "/livez").collect()
 }
 
 /// Fails when the witness recorded a request that changes something, even as a dry run.
-pub(crate) fn only_reads(witness: &Witness) {
-    for seen in asked(witness) {
-        // Who a user is, and what they can do, is asked by a POST that stores nothing.
-        let asks = ["/selfsubjectreviews", "/selfsubjectaccessreviews"].iter().any(|kind| seen.path.contains(kind));
+pub(crate) fn assert_only_reads(witness: &Witness) {
+    for seen in requests_of_users(witness) {
+        // A review of a user and of their rights is a POST that stores nothing.
+        let is_review = ["/selfsubjectreviews", "/selfsubjectaccessreviews"].iter().any(|kind| seen.path.contains(kind));
         assert!(
-            seen.reads() || (seen.method == http::Method::POST && asks),
+            seen.reads() || (seen.method == http::Method::POST && is_review),
             "{} {}: {}",
             seen.method,
             seen.path,
