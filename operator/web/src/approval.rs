@@ -52,7 +52,7 @@ pub async fn page(
         shown.related.is_replaced = replaced::is_replaced(&query, &decided.spec.request);
         shown.related.asked_again = replaced::latest_successor(&caller, &read).await;
         if decided.spec.decisions.contains_key(&caller.me.user) {
-            shown.related.next_for_me = next::next(&state, &caller, decided, &read).await;
+            shown.related.next_for_me = next::find_next(&state, &caller, decided, &read).await;
         }
         shown.related.decided_before = next::decided_before(&caller, &query, read.at).await;
     }

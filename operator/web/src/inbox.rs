@@ -148,42 +148,37 @@ pub async fn page(
 ) -> Result<Response, PageError> {
     let (filter, part) = InboxFilter::read(&query.unwrap_or_default());
     let feed = state.feeds.complete_feed(&caller, &places).await?;
-    let mut inbox = inbox(&caller, &feed, &typed(&jar).join(", "), filter, part);
+    let mut inbox = build_inbox(&caller, &feed, &typed(&jar).join(", "), filter, part);
     if inbox.is_done() {
         inbox.latest = history::latest(&caller, feed.namespaces.as_deref()).await;
     }
     Ok(page::html(&inbox))
 }
 
-fn inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: usize) -> Inbox {
+/// Returns one page of the list of a tab, with the requests that the filter selects. `part`: the number of the page,
+/// from 0.
+fn build_inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: usize) -> Inbox {
     let at = now();
     let asked = waiting_requests(feed);
     let all = feed.rows();
     let unreadable = feed.unreadable();
-    let count = |tab: Tab| all.iter().filter(|one| tab.has(one, at)).count();
+    let count = |tab: Tab| all.iter().filter(|waiting| tab.has(waiting, at)).count();
     let tab_link = |(tab, words, address)| TabLink { words, count: count(tab), address, is_here: tab == filter.tab };
     let tabs = filter.tabs().into_iter().map(tab_link).collect();
     let is_asked = filter.tab == Tab::Asked;
-    let mut decided: Vec<_> = all
-        .iter()
-        .filter(|one| is_asked && matches!(one.standing, Standing::Decided(_)))
-        .map(|one| inbox_line(one, at))
-        .collect();
-    decided.sort_by_key(|line| line.row.deadline);
-    decided.truncate(MOST_DECIDED);
+    let decided = if is_asked { decided_lines(&all, at) } else { Vec::new() };
     let others = count(Tab::Others);
-    let own = all.iter().filter(|one| one.is_mine && !Tab::Asked.has(one, at));
-    let own_runs = own.map(|one| (&one.row.namespace, &one.row.workflow)).collect::<BTreeSet<_>>().len();
+    let own_runs = count_own_runs(&all, at);
     let (version, version_name) = if is_asked {
         (fingerprint::fingerprint(&asked, &unreadable), "version")
     } else {
         (fingerprint::fingerprint(&all, &unreadable), "all")
     };
-    let mut found: Vec<_> = all.into_iter().filter(|one| !filter.is_wrong() && filter.takes(one, at)).collect();
+    let mut found: Vec<_> = all.into_iter().filter(|waiting| !filter.is_wrong() && filter.takes(waiting, at)).collect();
     list::sort(&mut found, filter.order());
     let count_found = found.len();
     let is_of_one_gate = !filter.alike.is_empty();
-    let folds = if is_of_one_gate { found.into_iter().map(|one| vec![one]).collect() } else { list::fold(found) };
+    let folds = if is_of_one_gate { found.into_iter().map(|waiting| vec![waiting]).collect() } else { list::fold(found) };
     let pages = list::split_into_pages(folds);
     let last = pages.len().saturating_sub(1);
     let part = part.min(last);
@@ -201,7 +196,7 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: u
     Inbox {
         shell,
         tabs,
-        groups: groups(&shown, &filter, &asked, at),
+        groups: build_groups(&shown, &filter, &asked, at),
         decided,
         others,
         others_tab: InboxFilter::whole(Tab::Others).address(0),
@@ -223,6 +218,21 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: u
     }
 }
 
+/// Returns the lines of the open requests that the reader has decided, by deadline.
+fn decided_lines(all: &[Waiting], at: Moment) -> Vec<InboxLine> {
+    let decided = all.iter().filter(|waiting| matches!(waiting.standing, Standing::Decided(_)));
+    let mut lines: Vec<_> = decided.map(|waiting| inbox_line(waiting, at)).collect();
+    lines.sort_by_key(|line| line.row.deadline);
+    lines.truncate(MOST_DECIDED);
+    lines
+}
+
+/// Returns the number of runs of the reader that wait for other people.
+fn count_own_runs(all: &[Waiting], at: Moment) -> usize {
+    let own = all.iter().filter(|waiting| waiting.is_mine && !Tab::Asked.has(waiting, at));
+    own.map(|waiting| (&waiting.row.namespace, &waiting.row.workflow)).collect::<BTreeSet<_>>().len()
+}
+
 impl Inbox {
     /// Whether no request waits for the reader, the filter is empty, and every Approval could be read.
     fn is_done(&self) -> bool {
@@ -235,15 +245,16 @@ impl Inbox {
 #[must_use]
 pub fn waiting_requests(feed: &Feed) -> Vec<Waiting> {
     let at = now();
-    let mut asked: Vec<_> = feed.rows().into_iter().filter(|one| Tab::Asked.has(one, at)).collect();
+    let mut asked: Vec<_> = feed.rows().into_iter().filter(|waiting| Tab::Asked.has(waiting, at)).collect();
     list::sort(&mut asked, Sort::Due);
     asked
 }
 
-/// Returns the requests whose gate equals the gate of a named request: those that wait for the reader of a feed, the
-/// most urgent first, as namespaces and names, at most as many as can be decided together.
+/// Returns the requests that wait for the reader of a feed and whose gate equals the gate of a named request, as
+/// namespaces and names: the most urgent first, and at most as many as can be decided together. If the named request
+/// does not wait for the reader, returns it alone.
 #[must_use]
-pub fn with_equal_gate(feed: &Feed, namespace: &str, name: &str) -> Vec<(String, String)> {
+pub fn requests_with_equal_gate(feed: &Feed, namespace: &str, name: &str) -> Vec<(String, String)> {
     let waiting = waiting_requests(feed);
     let is_named = |row: &Row| row.namespace == namespace && row.name == name;
     let Some(named) = waiting.iter().map(|other| &other.row).find(|row| is_named(row)) else {
@@ -253,13 +264,15 @@ pub fn with_equal_gate(feed: &Feed, namespace: &str, name: &str) -> Vec<(String,
     equal.take(MOST_FOLDED).map(|row| (row.namespace.clone(), row.name.clone())).collect()
 }
 
-fn groups(folds: &[Fold], filter: &InboxFilter, asked: &[Waiting], at: Moment) -> Vec<Group> {
-    let mut turns = turns(folds);
+/// Returns the listed groups of requests. A line has the link to its turn if it is the first line of several calls of
+/// the turn.
+fn build_groups(folds: &[Fold], filter: &InboxFilter, asked: &[Waiting], at: Moment) -> Vec<Group> {
+    let mut turns = count_calls_by_turn(folds);
     let mut groups = Vec::new();
     for fold in folds {
-        let mut lines = fold.iter().take(MOST_FOLDED).map(|one| {
-            let turn = one.row.turn.as_ref().and_then(|turn| turns.remove(turn)).filter(|(_, count)| *count > 1);
-            InboxLine { turn, ..inbox_line(one, at) }
+        let mut lines = fold.iter().take(MOST_FOLDED).map(|waiting| {
+            let turn = waiting.row.turn.as_ref().and_then(|turn| turns.remove(turn)).filter(|(_, count)| *count > 1);
+            InboxLine { turn, ..inbox_line(waiting, at) }
         });
         let Some(first) = lines.next() else { continue };
         let folded: Vec<_> = lines.collect();
@@ -276,12 +289,12 @@ fn groups(folds: &[Fold], filter: &InboxFilter, asked: &[Waiting], at: Moment) -
     groups
 }
 
-/// Returns the link to the requests of a fold that the reader can decide together, or `None` for fewer than two. If the
-/// fold has all requests of the gate, the address names the first; otherwise it names each.
+/// Returns the link to the requests of a fold that the reader can decide together, or `None` for fewer than two. The
+/// address names the first request if the fold has all waiting requests of the gate, and otherwise each request.
 fn together_link(fold: &[Waiting], asked: &[Waiting], at: Moment) -> Option<TogetherLink> {
-    let rows: Vec<_> = fold.iter().filter(|one| can_join(one, at)).map(|one| &one.row).collect();
+    let rows: Vec<_> = fold.iter().filter(|waiting| can_join(waiting, at)).map(|waiting| &waiting.row).collect();
     let first = rows.first().filter(|_| rows.len() > 1)?;
-    let of_gate = asked.iter().filter(|one| one.row.alike == first.alike).count();
+    let of_gate = asked.iter().filter(|waiting| waiting.row.alike == first.alike).count();
     let address = if of_gate == rows.len() {
         format!("/together?like={}/{}", first.namespace, first.name)
     } else {
@@ -297,10 +310,10 @@ fn can_join(waiting: &Waiting, at: Moment) -> bool {
 }
 
 /// Returns the turns of the listed calls, each with its page and the number of its calls.
-fn turns(folds: &[Fold]) -> BTreeMap<String, (String, usize)> {
+fn count_calls_by_turn(folds: &[Fold]) -> BTreeMap<String, (String, usize)> {
     let mut turns: BTreeMap<String, (String, usize)> = BTreeMap::new();
     let shown = folds.iter().flat_map(|fold| fold.iter().take(MOST_FOLDED));
-    for row in shown.filter(|one| one.standing == Standing::Asked).map(|one| &one.row) {
+    for row in shown.filter(|waiting| waiting.standing == Standing::Asked).map(|waiting| &waiting.row) {
         if let Some(turn) = &row.turn {
             turns.entry(turn.clone()).or_insert_with(|| (turn_page(&row.namespace, turn), 0)).1 += 1;
         }
@@ -308,6 +321,19 @@ fn turns(folds: &[Fold]) -> BTreeMap<String, (String, usize)> {
     turns
 }
 
+/// Returns the words about the votes on a request, and about the vote of the reader.
+fn describe_votes(waiting: &Waiting) -> String {
+    let row = &waiting.row;
+    let is_last = waiting.standing == Standing::Asked && row.is_last();
+    let votes = match row.needed {
+        1 if is_last => "your decision is enough".to_owned(),
+        needed if is_last => format!("{} of {needed}: yours is the last", row.have),
+        needed => format!("{} of {needed} so far", row.have),
+    };
+    if row.asks_again { format!("{votes}; asked again") } else { votes }
+}
+
+/// Returns the line of one request.
 fn inbox_line(waiting: &Waiting, at: Moment) -> InboxLine {
     let row = &waiting.row;
     let left = row.deadline.since(at);
@@ -321,14 +347,6 @@ fn inbox_line(waiting: &Waiting, at: Moment) -> InboxLine {
         Standing::Decided(verdict) => Some(verdict.name()),
         Standing::Asked | Standing::Other => None,
     };
-    let is_last = waiting.standing == Standing::Asked && row.is_last();
-    let vote = match (row.needed, own) {
-        (_, Some(_)) => format!("{} of {} so far", row.have, row.needed),
-        (1, _) if is_last => "your decision is enough".to_owned(),
-        (needed, _) if is_last => format!("{} of {needed}: yours is the last", row.have),
-        (needed, _) => format!("{} of {needed} so far", row.have),
-    };
-    let vote = if row.asks_again { format!("{vote}; asked again") } else { vote };
     let subject = row.tool.clone().or_else(|| row.call.clone());
     let asks = row.arguments.as_ref().or(row.asks.as_ref()).unwrap_or(&row.prompt).clone();
     let (exact, distance) = (Instant::from(row.deadline), clock::distance(row.deadline, at));
@@ -345,7 +363,7 @@ fn inbox_line(waiting: &Waiting, at: Moment) -> InboxLine {
         due,
         left: if is_late { "late".to_owned() } else { clock::rounded(left) },
         urgency,
-        vote,
+        vote: describe_votes(waiting),
         own,
         can_join: can_join(waiting, at),
         turn: None,

@@ -16,7 +16,7 @@ const READERS: usize = 8;
 /// The most long reads of one token at once.
 const MOST_OF_TOKEN: usize = 2;
 /// The longest time for which a reader waits for a place.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PLACE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The places of this process.
 pub static LONG_READS: LazyLock<LongReads> = LazyLock::new(LongReads::default);
@@ -61,10 +61,10 @@ impl LongReads {
             let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
             Some(LongRead { _all: all, _own: own })
         };
-        let found = tokio::time::timeout(PATIENCE, place).await.ok().flatten();
+        let found = tokio::time::timeout(PLACE_TIMEOUT, place).await.ok().flatten();
         found.ok_or_else(|| {
             PageError::Away(format!(
-                "you, or others, read so many long lists and requests now that yours had no place within {PATIENCE:?}: try again"
+                "you, or others, read so many long lists and requests now that yours had no place within {PLACE_TIMEOUT:?}: try again"
             ))
         })
     }
@@ -126,7 +126,7 @@ mod tests {
         assert!(reads.now(&token("late")).is_none(), "all are taken");
         let begun = tokio::time::Instant::now();
         assert!(matches!(reads.wait(&token("late")).await, Err(PageError::Away(_))));
-        assert_eq!(begun.elapsed(), PATIENCE);
+        assert_eq!(begun.elapsed(), PLACE_TIMEOUT);
         assert_eq!(reads.tokens.lock().unwrap().len(), READERS, "a reader who gave up is forgotten");
         drop(held);
         assert!(reads.tokens.lock().unwrap().is_empty());

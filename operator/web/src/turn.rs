@@ -70,19 +70,19 @@ pub async fn together(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageError> {
-    let mut named = Named::read(&query.unwrap_or_default())?;
+    let mut named = NamedRequests::parse(&query.unwrap_or_default())?;
     if let Some((namespace, name)) = named.like.take() {
         let feed = state.feeds.complete_feed(&caller, &places).await?;
-        inbox::with_equal_gate(&feed, &namespace, &name).into_iter().for_each(|request| named.add(request));
+        inbox::requests_with_equal_gate(&feed, &namespace, &name).into_iter().for_each(|request| named.add(request));
     }
-    let (namespace, names) = named.of_one_namespace()?;
+    let (namespace, names) = named.into_one_namespace()?;
     let equal = Together::equal(&state, &caller, &namespace, &names).await?;
-    Ok(page::html(&TurnPage::opened(&caller, &equal, first_choice(&headers))))
+    Ok(page::html(&TurnPage::opened(&caller, &equal, choose_first(&headers))))
 }
 
-/// Returns the requests that are chosen at first: all if a page of the inbox led here, and none if the address comes
-/// from elsewhere.
-fn first_choice(headers: &HeaderMap) -> FirstChoice {
+/// Returns the requests that are chosen when the page is opened: all if a page of this site led here, and none if the
+/// address comes from elsewhere.
+fn choose_first(headers: &HeaderMap) -> FirstChoice {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     match (sites.next(), sites.next()) {
         (Some(site), None) if site == "same-origin" => FirstChoice::All,
@@ -92,16 +92,17 @@ fn first_choice(headers: &HeaderMap) -> FirstChoice {
 
 /// The requests that an address names, each with its namespace.
 #[derive(Debug, Default)]
-struct Named {
+struct NamedRequests {
     /// The requests, each once, at most one more than can be decided together.
     requests: Vec<(String, String)>,
     /// The request whose gate the others share.
     like: Option<(String, String)>,
 }
 
-impl Named {
-    /// Parses the query of an address: `a=NAMESPACE/NAME` for each request, and at most one `like=NAMESPACE/NAME`.
-    fn read(query: &str) -> Result<Self, PageError> {
+impl NamedRequests {
+    /// Parses the query of an address: `a=NAMESPACE/NAME` for each request, and at most one `like=NAMESPACE/NAME`. A
+    /// value of another form is ignored. A second `like` is an error.
+    fn parse(query: &str) -> Result<Self, PageError> {
         let mut named = Self::default();
         for (field, value) in form_urlencoded::parse(query.as_bytes()) {
             let Some((namespace, name)) =
@@ -123,14 +124,15 @@ impl Named {
         Ok(named)
     }
 
+    /// Adds a request, unless it is named already or one too many is named.
     fn add(&mut self, request: (String, String)) {
         if self.requests.len() <= Bond::MOST && !self.requests.contains(&request) {
             self.requests.push(request);
         }
     }
 
-    /// Returns the namespace and the names, or an error if there are several namespaces.
-    fn of_one_namespace(self) -> Result<(String, Vec<String>), PageError> {
+    /// Returns the namespace and the names. No request, too many, or requests of several namespaces are an error.
+    fn into_one_namespace(self) -> Result<(String, Vec<String>), PageError> {
         let bad = |why: String| Err(PageError::Bad(why));
         let Some(namespace) = self.requests.first().map(|(namespace, _)| namespace.clone()) else {
             return bad("no request was chosen: choose some in the inbox".to_owned());
@@ -160,6 +162,8 @@ pub async fn decide_together(
     decide_all(&state, &caller, &namespace, &Bond::Equal, &Typed(fields)).await
 }
 
+/// Tries the verdict of a form on the chosen requests. Then asks for confirmation, or sends the confirmed entries and
+/// shows the outcomes. Problems of the form are shown on the page of the requests.
 async fn decide_all(
     state: &PageState,
     caller: &Caller,
@@ -187,7 +191,7 @@ async fn decide_all(
 
 /// Returns the names of the requests of a form: all that its page showed, and the chosen ones.
 fn names_on_form(typed: &Typed) -> Vec<String> {
-    let chosen = batch::chosen(typed).into_iter().map(|(name, _)| name);
+    let chosen = batch::chosen_requests(typed).into_iter().map(|(name, _)| name);
     let mut names: Vec<String> = Vec::new();
     for name in typed.all("shown").filter(|name| is_name(name)).chain(chosen) {
         if names.len() < Bond::MOST && !names.iter().any(|known| known == name) {

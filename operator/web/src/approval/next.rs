@@ -55,12 +55,12 @@ pub(super) fn is_for_state(headers: &HeaderMap) -> bool {
 /// the decision does not count.
 pub(super) async fn after(state: &PageState, caller: &Caller, read: &Read, waited: &Waited) -> String {
     let decided = &waited.approval;
-    let goes_on = match &waited.state {
+    let does_count = match &waited.state {
         DecisionState::Recorded | DecisionState::Counted | DecisionState::Escalated => true,
         DecisionState::Closed { is_counted, .. } => *is_counted,
         DecisionState::NotEscalated | DecisionState::Invalid(_) | DecisionState::Deleted => false,
     };
-    let next = async { if goes_on { next(state, caller, decided, read).await } else { None } };
+    let next = async { if does_count { find_next(state, caller, decided, read).await } else { None } };
     match timeout(NEXT_REQUEST_TIMEOUT, next).await.ok().flatten() {
         Some(next) => {
             let (namespace, name) = namespace_and_name(decided);
@@ -70,7 +70,8 @@ pub(super) async fn after(state: &PageState, caller: &Caller, read: &Read, waite
     }
 }
 
-/// Returns the decision after which a request was opened, by `after=NAMESPACE/NAME` of the query.
+/// Returns the decision after which a request was opened, by `after=NAMESPACE/NAME` of the query; or `None` if the
+/// query names no request that the caller has decided.
 pub(super) async fn decided_before(caller: &Caller, query: &str, at: Moment) -> Option<DecidedBefore> {
     let (_, after) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "after")?;
     let (namespace, name) =
@@ -85,11 +86,11 @@ pub(super) async fn decided_before(caller: &Caller, query: &str, at: Moment) -> 
     };
     let decided = &seen.approval;
     decided.spec.decisions.get(&caller.me.user)?;
-    let counts = decisions::instead(decided, &caller.me, at);
+    let effect = decisions::instead(decided, &caller.me, at);
     Some(DecidedBefore {
         request: Some(link_to(decided)),
-        draft: counts.is_some().then(|| draft(decided)),
-        says: counts.unwrap_or_else(|| "Your decision did not count: open it again.".to_owned()),
+        draft: effect.is_some().then(|| draft(decided)),
+        says: effect.unwrap_or_else(|| "Your decision did not count: open it again.".to_owned()),
     })
 }
 
@@ -109,8 +110,9 @@ pub(super) fn link_to(approval: &Approval) -> RequestLink {
     RequestLink { path: path_of(approval), question: one_line(authors_words(&approval.spec.request), LONGEST) }
 }
 
-/// Returns the next request for a reader who has decided one. `read`: the decided request as it was read, with its run.
-pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval, read: &Read) -> Option<RequestLink> {
+/// Finds the next request for a reader who has decided one: in the live rows of the reader, or else among the pending
+/// requests of the run and then of the namespace. `read`: the decided request as it was read, with its run.
+pub(super) async fn find_next(state: &PageState, caller: &Caller, decided: &Approval, read: &Read) -> Option<RequestLink> {
     let (namespace, name) = (decided.metadata.namespace.as_deref()?, decided.metadata.name.as_deref()?);
     if let Some(feed) = state.feeds.find_complete(caller) {
         return next_in_rows(feed.rows(), decided, read.at);
@@ -119,8 +121,8 @@ pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval,
         let other = &seen.approval;
         other.metadata.name.as_deref() != Some(name) && ineligible(other, &caller.me.voter(), read.at).is_none()
     };
-    let of_run = read.run.pending.iter().filter(|other| *other != name && names::is_object(other));
-    for other in of_run.take(MOST_OF_RUN) {
+    let pending = read.run.pending.iter().filter(|other| *other != name && names::is_object(other));
+    for other in pending.take(MOST_OF_RUN) {
         if let Ok(seen) = approval(&caller.client, namespace, other).await
             && is_next(&seen)
         {
@@ -137,12 +139,12 @@ pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval,
 /// the reader has just decided the same matter, then the one with the earliest deadline.
 fn next_in_rows(rows: Vec<Waiting>, decided: &Approval, now: Moment) -> Option<RequestLink> {
     let uid = decided.metadata.uid.as_deref();
-    let waits = |waiting: &Waiting| {
+    let is_candidate = |waiting: &Waiting| {
         waiting.standing == Standing::Asked && waiting.row.is_open(now) && Some(waiting.row.uid.as_str()) != uid
     };
     let gate = alike::key(decided);
     let rank = |waiting: &Waiting| (waiting.row.alike != gate, waiting.row.deadline, waiting.row.name.clone());
-    let row = rows.into_iter().filter(waits).min_by_key(rank)?.row;
+    let row = rows.into_iter().filter(is_candidate).min_by_key(rank)?.row;
     let question = one_line(&row.prompt, LONGEST);
     Some(RequestLink { path: path(&row.namespace, &row.name), question })
 }

@@ -68,7 +68,7 @@ pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &T
     let request = &read.seen.approval.spec.request;
     let reviewed = model::reviewed(read);
     let no_reason = typed::reason_problem(&read.seen, typed);
-    let mut decision = typed::decision(typed, request, reviewed.as_deref()).map_err(|mut problems| {
+    let mut decision = typed::read_decision(typed, request, reviewed.as_deref()).map_err(|mut problems| {
         problems.add(no_reason.clone().unwrap_or_default());
         NotSent::wrong(problems)
     })?;
@@ -99,7 +99,7 @@ pub(crate) async fn answer_problems(state: &PageState, caller: &Caller, read: &R
         let Ok(digest) = alone.spec.request.digest_of_the_rest() else { continue };
         alone.spec.request.digest = digest;
         let mut decision = Decision::new(Verdict::Respond);
-        let answer = typed::answer(typed, question).map(|answer| (question.id.clone(), answer));
+        let answer = typed::read_answer(typed, question).map(|answer| (question.id.clone(), answer));
         decision.answers = Some(answer.into_iter().collect::<BTreeMap<_, _>>());
         let Ok(entry) = Entry::new(decision, None, &alone, &caller.me) else { continue };
         let Ok(counted) = state.counter.count(&foreseen::with(&alone, &entry), read.at).await else { continue };
@@ -141,14 +141,14 @@ impl Server for Sender<'_> {
 }
 
 impl Sender<'_> {
-    /// Tries a decision at the API server.
+    /// Tries a decision at the API server, without storing it. A refusal is returned as the problems of the form.
     pub(crate) async fn rehearse(
         &self,
         state: &PageState,
         read: &Read,
         proposed: Proposed,
     ) -> Result<Result<Rehearsed, NotSent>, PageError> {
-        let fields = typed::fields(&read.seen.approval.spec.request);
+        let fields = typed::fields_with_problems(&read.seen.approval.spec.request);
         let placed = |why: &str| Problems::at_named_field(why, &fields);
         let problems = match proposed.rehearse(self, &state.counter, read.at).await {
             Ok(rehearsed) => return Ok(Ok(rehearsed)),
@@ -191,7 +191,7 @@ impl Sender<'_> {
         let fields = Some(format!("metadata.name={}", self.name));
         let (client, place) = (self.caller.client.clone(), Some(self.namespace.to_owned()));
         let mut waited = Waited::new(approval, &entry);
-        let counted = async {
+        let wait_for_count = async {
             while waited.state == DecisionState::Recorded {
                 match events.recv().await {
                     Some(WatchEvent::Listed(approval) | WatchEvent::Applied(approval)) => {
@@ -204,13 +204,14 @@ impl Sender<'_> {
         };
         tokio::select! {
             () = follow_selected::<Approval>(client, place, fields, sender, RequestMetrics::default()) => {}
-            () = counted => {}
+            () = wait_for_count => {}
             () = tokio::time::sleep(COUNT_TIMEOUT) => {}
         }
         (entry, waited)
     }
 }
 
+/// Returns the sentence about a stored decision that differs from the sent one.
 fn tampering_sentence(differences: &[String]) -> String {
     let shown: Vec<_> = differences.iter().map(|difference| one_line(difference, 1000)).collect();
     format!("{TAMPERED}: {}. {TAMPERED_REMEDY}", shown.join("; "))

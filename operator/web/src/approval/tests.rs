@@ -312,13 +312,13 @@ async fn invalid_arguments_are_a_problem_of_their_field_and_are_kept() {
     let typed = Typed(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
     let read = read_of(&sample::call());
     let request = &read.seen.approval.spec.request;
-    let decision = typed::decision(&typed, request, Some(sample::ARGUMENTS)).unwrap();
+    let decision = typed::read_decision(&typed, request, Some(sample::ARGUMENTS)).unwrap();
     let caller = caller("alice@example.com");
     let entry = signoff_review::entry::Entry::new(decision, None, &read.seen.approval, &caller.me).unwrap();
     let counter = signoff_review::foreseen::Counter::start(1).unwrap();
     let counted = counter.count(&signoff_review::foreseen::with(&read.seen.approval, &entry), read.at).await.unwrap();
     let why = signoff_review::foreseen::unusable(&counted, &entry).unwrap();
-    let problems = Problems::at_named_field(&why, &typed::fields(request));
+    let problems = Problems::at_named_field(&why, &typed::fields_with_problems(request));
     let said = problems.at("parameters.arguments").unwrap_or_else(|| panic!("{problems:?}"));
     assert!(said.contains("amount"), "{said}");
     let page = ApprovalPage::of(&caller, &read, &typed, &problems).render().unwrap();

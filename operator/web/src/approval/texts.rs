@@ -126,7 +126,7 @@ pub(crate) fn subject(request: &ApprovalRequest, whole: &Result<Whole, Problem>)
     let found = whole.as_ref().ok().and_then(|whole| whole.review.as_deref());
     let is_cut = whole::is_review_cut(request);
     let title = heading(request, review);
-    Some(text(title, &review.response, found, is_cut, &review.digest.to_string(), whole))
+    Some(new_text(title, &review.response, found, is_cut, &review.digest.to_string(), whole))
 }
 
 /// Returns the text that is sent, or was sent.
@@ -134,7 +134,7 @@ pub(crate) fn sent_text(request: &ApprovalRequest, whole: &Result<Whole, Problem
     let sent = request.sends.as_ref()?;
     let found = whole.as_ref().ok().and_then(|whole| whole.sends.as_deref());
     let (title, digest) = (heading_of_sent(request).to_owned(), sent.digest().to_string());
-    Some(text(title, &sent.text, found, sent.ref_.is_some(), &digest, whole))
+    Some(new_text(title, &sent.text, found, sent.ref_.is_some(), &digest, whole))
 }
 
 /// Returns the changes of people to the reviewed text, newest first.
@@ -145,7 +145,7 @@ pub(crate) fn edits_of_people(read: &Read) -> Vec<Edited> {
     let reviewed =
         whole.or_else(|| review.map(|review| review.response.as_str()).filter(|_| !whole::is_review_cut(request)));
     let mut differences = edits::differences(request, reviewed, &read.originals).into_iter();
-    let one = |edit| {
+    let shown_edit = |edit| {
         let (difference, why) = match differences.next() {
             Some(Ok(difference)) => (display(&difference, LONGEST), None),
             Some(Err(why)) => (String::new(), Some(one_line(&why, 600))),
@@ -153,7 +153,7 @@ pub(crate) fn edits_of_people(read: &Read) -> Vec<Edited> {
         };
         Edited { line: edits::line(edit), difference, why }
     };
-    review.iter().flat_map(|review| &review.by).map(one).collect()
+    review.iter().flat_map(|review| &review.by).map(shown_edit).collect()
 }
 
 /// Returns the context that the author of the gate shows.
@@ -161,12 +161,12 @@ pub(crate) fn context(request: &ApprovalRequest, whole: &Result<Whole, Problem>)
     let context = request.context.as_deref().filter(|context| !repeats(request, context))?;
     let found = whole.as_ref().ok().and_then(|whole| whole.context.as_deref());
     let digest = request.context_ref.as_ref().map(|whole| whole.digest.to_string()).unwrap_or_default();
-    Some(text(String::new(), context, found, request.context_ref.is_some(), &digest, whole))
+    Some(new_text(String::new(), context, found, request.context_ref.is_some(), &digest, whole))
 }
 
-/// Returns a text by lines, with the reason if only a part can be shown. `found`: the whole text, if it was read;
-/// `is_cut`: whether the request has only its beginning.
-fn text(
+/// Returns a text by lines, with the reason if only a part can be shown. `beginning`: the text in the request. `found`:
+/// the whole text, if it was read. `is_cut`: whether the request has only the beginning of the text.
+fn new_text(
     title: String,
     beginning: &str,
     found: Option<&str>,
@@ -200,9 +200,9 @@ fn text(
 
 /// Returns the questions of an agent with the labels of their options.
 pub(crate) fn questions(request: &ApprovalRequest) -> Vec<AskedQuestion> {
-    let one = |question: &Question| AskedQuestion {
+    let asked = |question: &Question| AskedQuestion {
         text: display(question.question.as_deref().unwrap_or_default(), 4096),
         options: question.options.iter().map(|option| one_line(option.label(), 253)).collect(),
     };
-    request.form.iter().flat_map(|form| &form.questions).map(one).collect()
+    request.form.iter().flat_map(|form| &form.questions).map(asked).collect()
 }

@@ -91,7 +91,8 @@ impl Typed {
 }
 
 impl Problems {
-    /// Returns the sentence above the request: the problem of the whole form, or a note that a field has a problem.
+    /// Returns the sentence above the request: the problem of the whole form, or a note that a field has a problem; or
+    /// `None` without a problem.
     pub fn of_page(&self) -> Option<String> {
         let at_field = || (!self.0.is_empty()).then(|| "what is wrong is told at its field below".to_owned());
         self.at("").cloned().or_else(at_field)
@@ -192,15 +193,15 @@ pub fn pretty(value: &Value) -> String {
 /// Returns the parameters of a verdict for the editor. `reviewed`: the whole reviewed text.
 pub fn parameters_of(request: &ApprovalRequest, verdict: Verdict, reviewed: Option<&str>) -> Vec<Parameter> {
     let Some(schema) = parameters::schema(request, verdict) else { return Vec::new() };
-    let is_required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
+    let is_required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|required| required == name));
     let shape = |name: &str| parameters::shape(&schema["properties"][name]);
     let example = parameters::example(&schema);
-    let begin = match verdict {
+    let initial = match verdict {
         Verdict::Modify => parameters_to_edit(&schema, reviewed),
         _ => example.clone(),
     };
-    let is_example = begin == example && reviewed.is_none_or(|text| !example.values().any(|value| value == text));
-    let editable = |(name, before): (String, Value)| {
+    let is_example = initial == example && reviewed.is_none_or(|text| !example.values().any(|value| value == text));
+    let to_parameter = |(name, before): (String, Value)| {
         let mut parameter = Parameter {
             field: format!("{}.{name}", if verdict == Verdict::Retry { "retry" } else { "parameters" }),
             is_required: is_required(&name),
@@ -212,14 +213,15 @@ pub fn parameters_of(request: &ApprovalRequest, verdict: Verdict, reviewed: Opti
         parameter.example = is_example.then(|| parameter.text_of_value());
         parameter
     };
-    begin.into_iter().map(editable).collect()
+    initial.into_iter().map(to_parameter).collect()
 }
 
-/// Returns the typed decision.
+/// Reads the decision of a form. `reviewed`: the whole reviewed text.
 ///
 /// # Errors
-/// The problems of the form by field.
-pub fn decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>) -> Result<Decision, Problems> {
+/// The problems of the form by field: no verdict, a reason that is too long, invalid or unchanged parameters, no
+/// answer, or missing guidance.
+pub fn read_decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>) -> Result<Decision, Problems> {
     let Some(verdict) = typed.verdict() else {
         return Err(Problems::of_form("no verdict was chosen: use one of the buttons"));
     };
@@ -236,7 +238,7 @@ pub fn decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>
         Verdict::Retry if typed.get(PART).is_some() => {
             decision.parameters = Some(changed_parameters(typed, &parameters_of(request, verdict, reviewed))?);
         }
-        Verdict::Respond => decision.answers = Some(answers(typed, request)?),
+        Verdict::Respond => decision.answers = Some(read_answers(typed, request)?),
         Verdict::Defer => {
             decision.guidance = typed.text("guidance").filter(|text| !text.trim().is_empty());
             if decision.guidance.is_none() {
@@ -274,7 +276,8 @@ fn parse_json(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Returns the values of the changed parameters and of the required ones. A problem has the field of its parameter.
+/// Returns the values of the changed parameters and of the required ones. A value that is not JSON is a problem of its
+/// field, and a form without a change is a problem of the form.
 fn changed_parameters(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Problems> {
     let (mut values, mut problems) = (Map::new(), BTreeMap::new());
     let mut is_changed = false;
@@ -319,17 +322,18 @@ pub fn text_field(question: &Question) -> String {
 }
 
 /// Returns the answer to a question, if one was typed or chosen.
-pub fn answer(typed: &Typed, question: &Question) -> Option<Answer> {
+pub fn read_answer(typed: &Typed, question: &Question) -> Option<Answer> {
     let options: Vec<String> =
         typed.all(&option_field(question)).filter(|id| !id.is_empty()).map(str::to_owned).collect();
     let text = typed.text(&text_field(question)).filter(|text| !text.is_empty());
     (!options.is_empty() || text.is_some()).then_some(Answer { options, text })
 }
 
-fn answers(typed: &Typed, request: &ApprovalRequest) -> Result<BTreeMap<String, Answer>, Problems> {
+/// Reads the answers to the questions of a request. A form without any answer is a problem.
+fn read_answers(typed: &Typed, request: &ApprovalRequest) -> Result<BTreeMap<String, Answer>, Problems> {
     let mut answers = BTreeMap::new();
     for question in request.form.iter().flat_map(|form| &form.questions) {
-        answers.extend(answer(typed, question).map(|answer| (question.id.clone(), answer)));
+        answers.extend(read_answer(typed, question).map(|answer| (question.id.clone(), answer)));
     }
     if answers.is_empty() {
         return Err(Problems::of_form("nothing was answered: answer a question, or give another verdict"));
@@ -338,7 +342,7 @@ fn answers(typed: &Typed, request: &ApprovalRequest) -> Result<BTreeMap<String, 
 }
 
 /// Returns the names of all fields that can have a problem.
-pub fn fields(request: &ApprovalRequest) -> Vec<String> {
+pub fn fields_with_problems(request: &ApprovalRequest) -> Vec<String> {
     let questions = request.form.iter().flat_map(|form| &form.questions).map(text_field);
     let parameters = parameters::schema(request, Verdict::Modify);
     let names = parameters.iter().filter_map(|schema| schema["properties"].as_object()).flat_map(Map::keys);
@@ -378,7 +382,7 @@ mod tests {
             ("parameters.url", "https://bank.example/refunds"),
             ("parameters.body", "{\"amount\": 400}"),
         ]);
-        let decision = decision(&typed, &request(), Some(CALL)).unwrap();
+        let decision = read_decision(&typed, &request(), Some(CALL)).unwrap();
         assert_eq!(Value::Object(decision.parameters.unwrap().0), json!({"body": "{\"amount\": 400}"}));
     }
 
@@ -387,7 +391,7 @@ mod tests {
         let mut request = request();
         request.parameters = None;
         let modify = |text: &str| {
-            decision(&typed(&[("verdict", "Modify"), ("parameters.response", text)]), &request, Some("a\nb"))
+            read_decision(&typed(&[("verdict", "Modify"), ("parameters.response", text)]), &request, Some("a\nb"))
         };
         assert!(modify("a\r\nb").unwrap_err().at("").unwrap().contains("nothing was changed"));
         let changed = modify("a\r\nc").unwrap().parameters.unwrap();
@@ -399,7 +403,7 @@ mod tests {
         let mut request = request();
         request.parameters = None;
         let modify = |text: &str| {
-            decision(&typed(&[("verdict", "Modify"), ("parameters.response", text)]), &request, Some("{\"a\": 1}"))
+            read_decision(&typed(&[("verdict", "Modify"), ("parameters.response", text)]), &request, Some("{\"a\": 1}"))
         };
         assert_eq!(modify("{\"a\": 2}").unwrap().parameters.unwrap().0["response"], json!({"a": 2}));
         assert!(modify("{a: 2}").unwrap_err().at("parameters.response").unwrap().contains("not JSON"));
@@ -437,11 +441,11 @@ mod tests {
             ("answers.why", "a\r\nb"),
             ("answers.other", "x"),
         ]);
-        let given = decision(&typed_answers, &request, None).unwrap().answers.unwrap();
+        let given = read_decision(&typed_answers, &request, None).unwrap().answers.unwrap();
         assert_eq!(given["size"].options, ["small"]);
         assert_eq!(given["why"].text.as_deref(), Some("a\nb"));
         assert_eq!(given.len(), 2);
-        let nothing = decision(&typed(&[("verdict", "Respond")]), &request, None).unwrap_err();
+        let nothing = read_decision(&typed(&[("verdict", "Respond")]), &request, None).unwrap_err();
         assert!(nothing.at("").unwrap().contains("nothing was answered"));
     }
 
@@ -461,9 +465,9 @@ mod tests {
 
     #[test]
     fn unknown_verdict_and_empty_guidance_are_refused() {
-        assert!(decision(&typed(&[("verdict", "Maybe")]), &request(), None).unwrap_err().at("").is_some());
+        assert!(read_decision(&typed(&[("verdict", "Maybe")]), &request(), None).unwrap_err().at("").is_some());
         assert!(
-            decision(&typed(&[("verdict", "Defer"), ("guidance", " ")]), &request(), None)
+            read_decision(&typed(&[("verdict", "Defer"), ("guidance", " ")]), &request(), None)
                 .unwrap_err()
                 .at("guidance")
                 .is_some()

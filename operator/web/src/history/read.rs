@@ -19,7 +19,7 @@ pub const MOST: usize = 5_000;
 /// The most Approvals of one response.
 pub const PAGE: usize = 500;
 /// The longest time for which a reader waits for the rows.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The rows that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub async fn read(
     takes: impl Fn(&HistoryRow) -> bool,
 ) -> Result<Found, PageError> {
     let all = read_all(client, namespaces, selector, most, takes);
-    tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| {
-        Err(PageError::Away(format!("the API server has not listed the Approvals within {PATIENCE:?}: try again")))
+    tokio::time::timeout(LIST_TIMEOUT, all).await.unwrap_or_else(|_| {
+        Err(PageError::Away(format!("the API server has not listed the Approvals within {LIST_TIMEOUT:?}: try again")))
     })
 }
 

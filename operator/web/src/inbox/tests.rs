@@ -234,8 +234,8 @@ async fn requests_of_equal_gates_are_folded_with_a_link_to_decide_them() {
     let feed = Feed::sample(caller.me.clone(), &all, &[]);
     let many = render_query(&caller, &feed, "");
     assert!(many.contains(">Decide 32 of 40 together</a>") && many.contains(">All 40 of invoice/review</a>"), "{many}");
-    assert_eq!(with_equal_gate(&feed, "finance", "invoice-510-review").len(), 32);
-    assert_eq!(with_equal_gate(&feed, "finance", "absent"), [("finance".to_owned(), "absent".to_owned())]);
+    assert_eq!(requests_with_equal_gate(&feed, "finance", "invoice-510-review").len(), 32);
+    assert_eq!(requests_with_equal_gate(&feed, "finance", "absent"), [("finance".to_owned(), "absent".to_owned())]);
 }
 
 #[tokio::test]

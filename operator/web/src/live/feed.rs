@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// opened in a loop.
 const SHORTEST: Duration = Duration::from_secs(30);
 /// The longest time for which a reader waits for the list.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most names of Approvals that cannot be read.
 pub const UNREADABLE: usize = 100;
 
@@ -165,14 +165,14 @@ impl Feed {
                 why = ended.wait_for(Option::is_some) => Some(why.map(|why| why.clone())),
             }
         };
-        match tokio::time::timeout(PATIENCE, listed).await {
+        match tokio::time::timeout(LIST_TIMEOUT, listed).await {
             Ok(None) => Ok(true),
             Ok(Some(Ok(Some(Ended::Broken(why))))) => {
                 Err(PageError::Away(format!("the Approvals cannot be followed: {why}")))
             }
             Ok(Some(_)) => Ok(false),
             Err(_) => Err(PageError::Away(format!(
-                "the API server has not listed the Approvals within {PATIENCE:?}: try again"
+                "the API server has not listed the Approvals within {LIST_TIMEOUT:?}: try again"
             ))),
         }
     }

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The most feeds of one person, each with another token.
-const OWN: usize = 8;
+const MOST_OF_PERSON: usize = 8;
 /// The most feeds that one request opens, if they end before their lists are complete.
 const TRIES: usize = 3;
 /// The most sign-outs that are remembered, because requests from before a sign-out may still be in flight.
@@ -53,7 +53,7 @@ impl Feeds {
     #[must_use]
     pub fn new(most: usize) -> Self {
         let open = Open { feeds: HashMap::new(), signed_out: LruCache::new(SIGN_OUTS), is_closed: false };
-        Self { most, open: Mutex::new(open), rows: Arc::default(), streams: Streams::new(most.saturating_mul(OWN)) }
+        Self { most, open: Mutex::new(open), rows: Arc::default(), streams: Streams::new(most.saturating_mul(MOST_OF_PERSON)) }
     }
 
     /// Returns the feed of a caller with a complete list. Opens a feed if the caller has none for the namespaces.
@@ -61,7 +61,7 @@ impl Feeds {
     /// # Errors
     /// Too many feeds; and as every request.
     pub async fn complete_feed(&self, caller: &Caller, namespaces: &[String]) -> Result<Arc<Feed>, PageError> {
-        let asked = distinct(namespaces);
+        let asked = distinct_namespaces(namespaces);
         for _ in 0..TRIES {
             let known = lock(&self.open).feeds.get(&caller.token).filter(|feed| feed.serves(&asked)).cloned();
             let feed = match known {
@@ -117,6 +117,7 @@ impl Feeds {
         lock(&self.open).feeds.len()
     }
 
+    /// Opens a feed of the namespaces that the caller may list, and starts to follow them.
     async fn open(&self, caller: &Caller, asked: &[String]) -> Result<Arc<Feed>, PageError> {
         let scope = scope::<Approval>(&caller.client, asked).await?;
         self.admit(caller, asked, scope, |feed| {
@@ -125,7 +126,8 @@ impl Feeds {
         })
     }
 
-    /// Adds a new feed, or returns the feed that another request has added in the meantime.
+    /// Adds a new feed and starts it, or returns the feed that another request has added in the meantime. Fails after a
+    /// sign-out, during the shutdown, and if there are too many feeds.
     fn admit(
         &self,
         caller: &Caller,
@@ -160,12 +162,12 @@ impl Open {
         }
     }
 
-    /// Ends the oldest feed of a person who has too many. If there are too many feeds in total, ends one without a
-    /// reader.
+    /// Ends the oldest feed of a person who has too many. If there are too many feeds in total, ends the least recently
+    /// used one without a reader, or fails if each has a reader.
     fn end_surplus(&mut self, user: &str, most: usize) -> Result<(), PageError> {
-        let own = || self.feeds.iter().filter(|(_, feed)| feed.me.user == user);
-        if own().count() >= OWN
-            && let Some(oldest) = own().min_by_key(|(_, feed)| feed.opened()).map(|(token, _)| token.clone())
+        let of_person = || self.feeds.iter().filter(|(_, feed)| feed.me.user == user);
+        if of_person().count() >= MOST_OF_PERSON
+            && let Some(oldest) = of_person().min_by_key(|(_, feed)| feed.opened()).map(|(token, _)| token.clone())
         {
             self.end(&oldest);
         }
@@ -184,7 +186,7 @@ impl Open {
 }
 
 /// Returns the named namespaces, each once, at most [`NAMESPACES`].
-fn distinct(namespaces: &[String]) -> Vec<String> {
+fn distinct_namespaces(namespaces: &[String]) -> Vec<String> {
     let mut asked: Vec<String> = Vec::new();
     for name in namespaces {
         if asked.len() < NAMESPACES && !asked.contains(name) {

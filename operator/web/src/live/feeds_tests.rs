@@ -186,14 +186,14 @@ async fn oldest_feed_of_a_user_ends_if_the_user_has_too_many() {
     let (server, feeds) = (Server::new(true), Feeds::new(20));
     let other = feeds.complete_feed(&server.caller("b", "bob"), &[]).await.unwrap();
     let mut own = Vec::new();
-    for at in 0..=OWN {
+    for at in 0..=MOST_OF_PERSON {
         own.push(feeds.complete_feed(&server.caller(&format!("a{at}"), "alice"), &[]).await.unwrap());
         tokio::time::advance(Duration::from_millis(10)).await;
     }
     let ended: Vec<_> = own.iter().map(|feed| feed.has_ended()).collect();
     assert!(ended[0] && !ended[1..].contains(&true), "{ended:?}");
     assert!(!other.has_ended());
-    assert_eq!(feeds.count(), OWN + 1);
+    assert_eq!(feeds.count(), MOST_OF_PERSON + 1);
 }
 
 #[tokio::test(start_paused = true)]

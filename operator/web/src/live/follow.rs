@@ -37,14 +37,14 @@ pub(super) async fn follow(client: Client, feed: Arc<Feed>, shared: Arc<SharedRo
     let has_lists = !places.is_empty();
     // Dropping the set ends the watches with this task.
     let mut watches = JoinSet::new();
-    let all = places.into_iter().enumerate().map(|(list, place)| {
+    let streams = places.into_iter().enumerate().map(|(list, place)| {
         let (sender, mut receiver) = mpsc::channel(QUEUE);
         let selected = Some(still_open());
         watches.spawn(follow_selected::<Approval>(client.clone(), place, selected, sender, RequestMetrics::default()));
         // The end of a watch is an event too, because the feed ends with each of its watches.
         poll_fn(move |context| receiver.poll_recv(context).map(|event| Some((list, event))))
     });
-    let mut events = select_all(all);
+    let mut events = select_all(streams);
     let why = loop {
         let idle = feed.used() + IDLE;
         let event = tokio::select! {
@@ -81,18 +81,19 @@ enum Consequence {
 
 /// The lists of the watches: which have begun, and which are complete.
 struct Lists {
-    most: usize,
+    /// The number of watches.
+    count: usize,
     begun: HashSet<usize>,
     done: HashSet<usize>,
 }
 
 impl Lists {
-    fn new(most: usize) -> Self {
-        Self { most, begun: HashSet::new(), done: HashSet::new() }
+    fn new(count: usize) -> Self {
+        Self { count, begun: HashSet::new(), done: HashSet::new() }
     }
 
     fn are_complete(&self) -> bool {
-        self.done.len() == self.most
+        self.done.len() == self.count
     }
 
     /// Returns the consequence of a change. A change before all lists are complete has no consequence, because the

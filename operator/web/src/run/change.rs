@@ -232,7 +232,7 @@ pub async fn change(
     let stored = match sent.send(&api, &address.name, false).await {
         Ok(stored) => stored,
         Err(error) => {
-            return show_existing_run(&caller, &api, &address, &sent, error).await.map_err(with_unknown_outcome);
+            return show_existing_run(&caller, &api, &address, &sent, error).await.map_err(as_unknown_outcome);
         }
     };
     let shown = match &sent {
@@ -249,6 +249,7 @@ pub async fn change(
     Ok(Redirect::to(&shown.run()).into_response())
 }
 
+/// Returns the API of the Workflows in the namespace of a run. The objects keep fields that this version does not know.
 fn runs(client: &Client, address: &Address) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), &address.namespace, &ApiResource::erase::<Workflow>(&()))
 }
@@ -290,6 +291,7 @@ fn propose(verb: PageVerb, run: &DynamicObject, me: &Me, confirmed_name: &str) -
     }
 }
 
+/// Returns the error of the page for a run that cannot be copied.
 fn copy_error(why: NotCopied) -> PageError {
     match &why {
         NotCopied::TooManyRequesters(name) => PageError::Refused(format!(
@@ -344,13 +346,14 @@ async fn repetition_warning(client: &Client, address: &Address, uid: &str) -> Re
 /// Returns the warning above a repetition, if the run has succeeded or calls are made again. `again`: the sentence
 /// about the repeated calls.
 fn warning(phase: WorkflowPhase, again: Option<String>) -> Option<String> {
-    let done = (phase == WorkflowPhase::Succeeded).then(|| "this run has succeeded already".to_owned());
-    let all: Vec<_> = done.into_iter().chain(again).collect();
-    (!all.is_empty()).then(|| all.join("; "))
+    let succeeded = (phase == WorkflowPhase::Succeeded).then(|| "this run has succeeded already".to_owned());
+    let sentences: Vec<_> = succeeded.into_iter().chain(again).collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 
-/// Returns the error of a change. Without an answer the outcome is unknown, because the change may be stored.
-fn with_unknown_outcome(error: PageError) -> PageError {
+/// Returns the error of a sent change. If the API server did not answer, the error says that the outcome is unknown,
+/// because the change may be stored.
+fn as_unknown_outcome(error: PageError) -> PageError {
     match error {
         PageError::Away(why) => PageError::Unknown(format!(
             "it is not known whether this was done ({why}): go back and confirm it again, which does nothing a second time"
@@ -374,8 +377,8 @@ impl Sent {
             Self::Patch(patch, _) => patch.clone(),
             Self::New(new) => json!({"name": new.metadata.name, "run": new.data}),
         };
-        let all = json!({"user": me.user, "run": uid, "sent": content});
-        let digest = Digest::of(&all).map_err(|error| PageError::Internal(error.to_string()))?;
+        let confirmed = json!({"user": me.user, "run": uid, "sent": content});
+        let digest = Digest::of(&confirmed).map_err(|error| PageError::Internal(error.to_string()))?;
         Ok(digest.to_string())
     }
 

@@ -78,12 +78,12 @@ pub async fn events(
 
 /// Follows the versions of a run's objects.
 fn follow(client: &Client, address: &Address, workflow: &Workflow) -> Changes {
-    let of_name = Config::default().fields(&format!("metadata.name={}", address.name));
-    let of_run = Config::default().labels(&run::approvals(workflow));
+    let run_selector = Config::default().fields(&format!("metadata.name={}", address.name));
+    let approvals_selector = Config::default().labels(&run::approvals(workflow));
     let workflows = Api::<PartialObjectMeta<Workflow>>::namespaced(client.clone(), &address.namespace);
     let approvals = Api::<PartialObjectMeta<Approval>>::namespaced(client.clone(), &address.namespace);
-    let workflows = watcher(workflows, of_name).map(|event| Ok((WatchedKind::Workflow, object_change(event?))));
-    let approvals = watcher(approvals, of_run).map(|event| Ok((WatchedKind::Approvals, object_change(event?))));
+    let workflows = watcher(workflows, run_selector).map(|event| Ok((WatchedKind::Workflow, object_change(event?))));
+    let approvals = watcher(approvals, approvals_selector).map(|event| Ok((WatchedKind::Approvals, object_change(event?))));
     Box::pin(stream::select(workflows, approvals))
 }
 
@@ -104,6 +104,7 @@ struct Known {
 }
 
 impl Known {
+    /// Applies a change of the Workflow or of an Approval. A new list replaces the versions of the list before.
     fn apply(&mut self, kind: WatchedKind, change: ObjectChange) {
         let (versions, is_listed) = match kind {
             WatchedKind::Workflow => &mut self.workflow,
@@ -129,11 +130,11 @@ fn change_events(changes: Changes, seen: String, place: Place) -> impl Stream<It
     let changes = changes.ready_chunks(MOST_AT_ONCE);
     stream::unfold((changes, Known::default(), seen, place), async |(mut changes, mut known, seen, mut place)| {
         loop {
-            let together = tokio::select! {
-                together = changes.next() => together?,
+            let batch = tokio::select! {
+                batch = changes.next() => batch?,
                 () = place.wait_for_end() => return None,
             };
-            for change in together {
+            for change in batch {
                 let (kind, change) = change.ok()?;
                 known.apply(kind, change);
             }

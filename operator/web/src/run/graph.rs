@@ -71,11 +71,11 @@ impl Graph {
             let kind = if step.gate.is_some() { "gate" } else { step.kind };
             graph.add(&step.id, kind);
         }
-        let places: BTreeMap<&str, usize> =
+        let positions: BTreeMap<&str, usize> =
             flow.steps.iter().enumerate().map(|(index, step)| (step.id.as_str(), index + 2)).collect();
         for edge in &flow.edges {
-            let from = if edge.from.is_empty() { Some(ENDS.0) } else { places.get(edge.from.as_str()).copied() };
-            let to = if edge.to.is_empty() { Some(ENDS.1) } else { places.get(edge.to.as_str()).copied() };
+            let from = if edge.from.is_empty() { Some(ENDS.0) } else { positions.get(edge.from.as_str()).copied() };
+            let to = if edge.to.is_empty() { Some(ENDS.1) } else { positions.get(edge.to.as_str()).copied() };
             if let (Some(from), Some(to)) = (from, to) {
                 graph.connect(from, to, edge.when.clone());
             }
@@ -153,31 +153,31 @@ impl Graph {
     fn add_records(&mut self, records: &[StepRecord], has_ended: bool, address: &Address) {
         let mut sorted: Vec<&StepRecord> = records.iter().filter(|record| record.kind != StepKind::Condition).collect();
         sorted.sort_by_key(|record| record.seq);
-        let mut places: BTreeMap<String, usize> =
-            self.nodes.iter().enumerate().skip(2).map(|(place, node)| (node.id.clone(), place)).collect();
+        let mut positions: BTreeMap<String, usize> =
+            self.nodes.iter().enumerate().skip(2).map(|(position, node)| (node.id.clone(), position)).collect();
         for record in sorted {
-            let place = self.place_of_record(record, &mut places);
-            self.nodes[place].add_record(record, address);
+            let position = self.position_of_record(record, &mut positions);
+            self.nodes[position].add_record(record, address);
         }
-        let unbegun = if has_ended { State::NotRun } else { State::Pending };
-        self.nodes.iter_mut().skip(2).for_each(|node| node.state = node.state.or(Some(unbegun)));
+        let initial = if has_ended { State::NotRun } else { State::Pending };
+        self.nodes.iter_mut().skip(2).for_each(|node| node.state = node.state.or(Some(initial)));
     }
 
     /// Returns the position of the node of a record. A record without a node gets a new node, connected to the node of
     /// its parent.
-    fn place_of_record(&mut self, record: &StepRecord, places: &mut BTreeMap<String, usize>) -> usize {
+    fn position_of_record(&mut self, record: &StepRecord, positions: &mut BTreeMap<String, usize>) -> usize {
         let id = node_id(&record.path);
-        if let Some(place) = places.get(&id) {
-            return *place;
+        if let Some(position) = positions.get(&id) {
+            return *position;
         }
         let kind = if record.kind == StepKind::Hitl { "gate" } else { record.kind.name() };
-        let place = self.add(&id, kind);
+        let position = self.add(&id, kind);
         let parent = RecordPath::new(&id).ancestors().skip(1).find(|above| !above.last().is_planned_call());
-        if let Some(parent) = parent.and_then(|parent| places.get(parent.as_str())) {
-            self.connect(*parent, place, None);
+        if let Some(parent) = parent.and_then(|parent| positions.get(parent.as_str())) {
+            self.connect(*parent, position, None);
         }
-        places.insert(id, place);
-        place
+        positions.insert(id, position);
+        position
     }
 }
 
@@ -212,8 +212,8 @@ impl Node {
         }
         let counted = COUNTED.iter().filter_map(|(group, one, several)| {
             let count = self.states.iter().filter(|state| StateGroup::of(**state) == *group).count();
-            let said = if count == 1 { one } else { several };
-            (count > 0).then(|| format!("{count} {said}"))
+            let word = if count == 1 { one } else { several };
+            (count > 0).then(|| format!("{count} {word}"))
         });
         counted.collect::<Vec<_>>().join(", ")
     }
@@ -273,6 +273,7 @@ fn node_id(path: &str) -> String {
     names.collect::<Vec<_>>().join("/")
 }
 
+/// Whether gates before steps of a guarded kind are before steps of the kind `step`.
 fn covers(kind: GuardedKind, step: &str) -> bool {
     match kind {
         GuardedKind::Agent => step == "agent",

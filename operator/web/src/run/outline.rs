@@ -76,7 +76,7 @@ impl Outline {
     /// Returns the outline of a tree.
     pub fn of(nodes: &[Node], records: &[StepRecord], approvals: &[Approval], address: &Address, now: Moment) -> Self {
         let known = records.iter().map(|record| ((record.path.as_str(), record.attempt), record)).collect();
-        let spare = count(nodes).saturating_sub(MOST);
+        let spare = count_nodes(nodes).saturating_sub(MOST);
         let changes = decided::changes(records, approvals);
         let outline = Self { items: Vec::new(), hidden: 0 };
         let mut rows = Rows { known, changes, address, now, spare, outline };
@@ -85,8 +85,9 @@ impl Outline {
     }
 }
 
-fn count(nodes: &[Node]) -> usize {
-    nodes.iter().map(|node| 1 + count(&node.children)).sum()
+/// Returns the number of nodes of trees.
+fn count_nodes(nodes: &[Node]) -> usize {
+    nodes.iter().map(|node| 1 + count_nodes(&node.children)).sum()
 }
 
 /// The rows of an outline while it is built.
@@ -102,6 +103,7 @@ struct Rows<'r> {
 }
 
 impl Rows<'_> {
+    /// Adds the items of nodes and of the nodes below them. Leaves out uneventful rows while there are too many rows.
     fn add(&mut self, nodes: &[Node]) {
         for node in nodes {
             let is_quiet = node.state.is_uneventful() || node.is_earlier_attempt;

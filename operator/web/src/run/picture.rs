@@ -98,16 +98,17 @@ impl Picture {
     }
 }
 
-fn size(node: &Node, at: usize) -> (f64, f64) {
-    if at == ENDS.0 || at == ENDS.1 {
+/// Returns the width and the height of a node. `index`: its position in the graph.
+fn node_size(node: &Node, index: usize) -> (f64, f64) {
+    if index == ENDS.0 || index == ENDS.1 {
         return (DOT, DOT);
     }
-    let further = lines(&node.words()).iter().skip(1).map(|_| LINE).sum::<f64>();
+    let further = break_lines(&node.words()).iter().skip(1).map(|_| LINE).sum::<f64>();
     (BOX.0, BOX.1 + further)
 }
 
 /// Returns the words of a step in lines, broken at commas.
-fn lines(words: &str) -> Vec<String> {
+fn break_lines(words: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in words.split_inclusive(", ") {
         match lines.last_mut().filter(|line| format!("{line}{part}").trim_end().width() <= COLUMNS.1) {
@@ -118,19 +119,20 @@ fn lines(words: &str) -> Vec<String> {
     lines.iter().map(|line| shorten(line.trim_end(), COLUMNS.1)).collect()
 }
 
-fn draw(graph: &Graph, direction: RankDir) -> Picture {
+/// Returns the layout of a graph: the positions of its nodes, and the points of the lines of its edges.
+fn lay_out(graph: &Graph, direction: RankDir) -> Placed<NodeLabel, EdgeLabel> {
     let options = GraphOptions { directed: true, multigraph: true, compound: false };
     let mut placed = Placed::<NodeLabel, EdgeLabel>::with_options(options);
     // In the layout nodes are named by numbers, so no text of a run is a name there.
-    for (at, node) in graph.nodes.iter().enumerate() {
-        let (width, height) = size(node, at);
-        placed.set_node(at.to_string(), Some(NodeLabel { width, height, ..NodeLabel::default() }));
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let (width, height) = node_size(node, index);
+        placed.set_node(index.to_string(), Some(NodeLabel { width, height, ..NodeLabel::default() }));
     }
-    for (at, edge) in graph.edges.iter().enumerate() {
+    for (index, edge) in graph.edges.iter().enumerate() {
         let label = edge.when.as_ref().map(|when| shorten(when, COLUMNS.1));
-        let (width, height) = label.map_or((0.0, 0.0), |label| (columns(&label) * LETTER.0, LETTER.1));
+        let (width, height) = label.map_or((0.0, 0.0), |label| (text_columns(&label) * LETTER.0, LETTER.1));
         let label = EdgeLabel { width, height, ..EdgeLabel::default() };
-        placed.set_edge(edge.from.to_string(), edge.to.to_string(), Some(label), Some(&at.to_string()));
+        placed.set_edge(edge.from.to_string(), edge.to.to_string(), Some(label), Some(&index.to_string()));
     }
     let options = LayoutOptions {
         rankdir: direction,
@@ -142,35 +144,42 @@ fn draw(graph: &Graph, direction: RankDir) -> Picture {
         ..LayoutOptions::default()
     };
     layout(&mut placed, Some(options));
+    placed
+}
+
+/// Returns the picture of a graph whose ranks follow each other in a direction.
+fn draw(graph: &Graph, direction: RankDir) -> Picture {
+    let placed = lay_out(graph, direction);
     let mut picture = Picture::default();
     let mut corner = (0.0_f64, 0.0_f64);
-    let mut reach = |x: f64, y: f64| corner = (corner.0.max(x), corner.1.max(y));
-    for (at, node) in graph.nodes.iter().enumerate() {
-        let Some(label) = placed.node(&at.to_string()) else { continue };
-        let (width, height) = size(node, at);
+    let mut extend_to = |x: f64, y: f64| corner = (corner.0.max(x), corner.1.max(y));
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let Some(label) = placed.node(&index.to_string()) else { continue };
+        let (width, height) = node_size(node, index);
         let (x, y) = (label.x.unwrap_or(0.0) - width / 2.0, label.y.unwrap_or(0.0) - height / 2.0);
-        reach(x + width, y + height);
-        picture.boxes.push(shape(node, at, whole(x), whole(y)));
+        extend_to(x + width, y + height);
+        picture.boxes.push(draw_node(node, index, rounded(x), rounded(y)));
     }
-    for (at, edge) in graph.edges.iter().enumerate() {
-        let name = at.to_string();
+    for (index, edge) in graph.edges.iter().enumerate() {
+        let name = index.to_string();
         let Some(label) = placed.edge(&edge.from.to_string(), &edge.to.to_string(), Some(&name)) else { continue };
-        label.points.iter().for_each(|point| reach(point.x, point.y));
+        label.points.iter().for_each(|point| extend_to(point.x, point.y));
         if let (Some((x, y)), Some(_)) = (label.x.zip(label.y), &edge.when) {
-            reach(x + label.width / 2.0, y + label.height / 2.0);
+            extend_to(x + label.width / 2.0, y + label.height / 2.0);
         }
-        picture.ways.push(way(edge, graph, label));
+        picture.ways.push(draw_edge(edge, graph, label));
     }
-    picture.has_links = picture.boxes.iter().any(|one| one.href.is_some());
-    (picture.width, picture.height) = (whole(corner.0 + MARGIN), whole(corner.1 + MARGIN));
+    picture.has_links = picture.boxes.iter().any(|shape| shape.href.is_some());
+    (picture.width, picture.height) = (rounded(corner.0 + MARGIN), rounded(corner.1 + MARGIN));
     picture
 }
 
-fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
-    let is_dot = at == ENDS.0 || at == ENDS.1;
+/// Returns the shape of a node at a position: a dot for the beginning and the end, a hexagon for a gate, or a box.
+fn draw_node(node: &Node, index: usize, x: i64, y: i64) -> Shape {
+    let is_dot = index == ENDS.0 || index == ENDS.1;
     let is_gate = node.kind == "gate";
-    let (width, height) = size(node, at);
-    let (w, h) = (whole(width), whole(height));
+    let (width, height) = node_size(node, index);
+    let (w, h) = (rounded(width), rounded(height));
     let outline = if is_dot {
         format!("M{x} {}a9 9 0 1 0 18 0a9 9 0 1 0 -18 0Z", y + 9)
     } else if is_gate {
@@ -189,7 +198,7 @@ fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
     };
     let whole_label = if node.id.is_empty() { node.kind.to_owned() } else { one_line(&node.id, 512) };
     let words = node.words();
-    let place = |line: usize| y + 43 + whole(LINE) * i64::try_from(line).unwrap_or_default();
+    let baseline = |line: usize| y + 43 + rounded(LINE) * i64::try_from(line).unwrap_or_default();
     Shape {
         x,
         y,
@@ -197,23 +206,24 @@ fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
         is_dot,
         is_gate,
         label: shorten(&whole_label, COLUMNS.0),
-        words: lines(&words).into_iter().enumerate().map(|(at, line)| (place(at), line)).collect(),
+        words: break_lines(&words).into_iter().enumerate().map(|(number, line)| (baseline(number), line)).collect(),
         title: if is_dot { whole_label } else { format!("{whole_label} ({}): {words}", node.kind) },
         tone: node.state.map_or("quiet", |state| class(state.tone())),
         href: node.href.clone(),
     }
 }
 
-fn way(edge: &Edge, graph: &Graph, label: &EdgeLabel) -> Way {
-    let name = |at: usize| {
-        let node = &graph.nodes[at];
+/// Returns the line of an edge, with its condition beside it.
+fn draw_edge(edge: &Edge, graph: &Graph, label: &EdgeLabel) -> Way {
+    let name = |index: usize| {
+        let node = &graph.nodes[index];
         if node.id.is_empty() { node.kind.to_owned() } else { one_line(&node.id, 253) }
     };
     let when = edge.when.as_ref().map(|when| format!(": {when}")).unwrap_or_default();
-    let place = label.x.zip(label.y).map(|(x, y)| (whole(x), whole(y) + 4));
+    let position = label.x.zip(label.y).map(|(x, y)| (rounded(x), rounded(y) + 4));
     Way {
         path: curve(&label.points),
-        label: place.zip(edge.when.as_ref()).map(|((x, y), when)| (x, y, shorten(when, COLUMNS.1))),
+        label: position.zip(edge.when.as_ref()).map(|((x, y), when)| (x, y, shorten(when, COLUMNS.1))),
         title: format!("{} to {}{when}", name(edge.from), name(edge.to)),
     }
 }
@@ -221,12 +231,12 @@ fn way(edge: &Edge, graph: &Graph, label: &EdgeLabel) -> Way {
 /// Returns a smooth line through the midpoints between points.
 fn curve(points: &[Point]) -> String {
     let Some((first, last)) = points.first().zip(points.last()) else { return String::new() };
-    let mut path = format!("M{} {}", whole(first.x), whole(first.y));
+    let mut path = format!("M{} {}", rounded(first.x), rounded(first.y));
     for pair in points.get(1..).unwrap_or_default().windows(2) {
         let middle = (f64::midpoint(pair[0].x, pair[1].x), f64::midpoint(pair[0].y, pair[1].y));
-        let _ = write!(path, "Q{} {} {} {}", whole(pair[0].x), whole(pair[0].y), whole(middle.0), whole(middle.1));
+        let _ = write!(path, "Q{} {} {} {}", rounded(pair[0].x), rounded(pair[0].y), rounded(middle.0), rounded(middle.1));
     }
-    let _ = write!(path, "L{} {}", whole(last.x), whole(last.y));
+    let _ = write!(path, "L{} {}", rounded(last.x), rounded(last.y));
     path
 }
 
@@ -235,15 +245,16 @@ fn curve(points: &[Point]) -> String {
     clippy::cast_possible_truncation,
     reason = "a picture is thousands of points wide; what is no number becomes 0"
 )]
-fn whole(at: f64) -> i64 {
-    at.round() as i64
+fn rounded(coordinate: f64) -> i64 {
+    coordinate.round() as i64
 }
 
-fn columns(text: &str) -> f64 {
+/// Returns the number of columns of a text, as a factor of a width.
+fn text_columns(text: &str) -> f64 {
     u32::try_from(text.width()).map_or(0.0, f64::from)
 }
 
-/// Returns a text of at most `most` columns.
+/// Returns a text of at most `most` columns. A longer text is cut and ends with an ellipsis.
 fn shorten(text: &str, most: usize) -> String {
     let text = one_line(text, 512);
     if text.width() <= most {

@@ -21,7 +21,7 @@ use crate::{error::PageError, session::Caller};
 /// The places of readers: each holds a part of a journal, or a value, in memory.
 static READERS: Semaphore = Semaphore::const_new(4);
 /// The longest time for which a reader waits for a place.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PLACE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest name of a file, in characters.
 const LONGEST_NAME: usize = 80;
@@ -58,11 +58,11 @@ async fn fetch(
     Ok((file, found.map_err(value_error)?))
 }
 
-/// Waits for a place of a reader.
+/// Waits for one of the places of readers, at most [`PLACE_TIMEOUT`].
 async fn acquire_place(readers: &Semaphore) -> Result<SemaphorePermit<'_>, PageError> {
-    let turn = tokio::time::timeout(PATIENCE, readers.acquire()).await;
+    let turn = tokio::time::timeout(PLACE_TIMEOUT, readers.acquire()).await;
     turn.ok().and_then(Result::ok).ok_or_else(|| {
-        PageError::Away(format!("others read so many values now that yours had no turn within {PATIENCE:?}: try again"))
+        PageError::Away(format!("others read so many values now that yours had no turn within {PLACE_TIMEOUT:?}: try again"))
     })
 }
 
@@ -72,16 +72,17 @@ fn is_digest(text: &str) -> bool {
     digits.is_some_and(|digits| digits.len() == 64 && digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
 }
 
+/// Returns the error of the page for a value that could not be read or verified.
 fn value_error(error: WholeTextError) -> PageError {
-    let said = error.to_string();
+    let message = error.to_string();
     match error {
         WholeTextError::Unreadable { error, .. } => match PageError::from(error) {
-            PageError::Refused(_) => PageError::Refused(said),
-            PageError::NotFound(_) => PageError::NotFound(said),
+            PageError::Refused(_) => PageError::Refused(message),
+            PageError::NotFound(_) => PageError::NotFound(message),
             other => other,
         },
         WholeTextError::Mismatch { .. } | WholeTextError::Nowhere | WholeTextError::NoRun { .. } => {
-            PageError::Mismatch(said)
+            PageError::Mismatch(message)
         }
     }
 }
@@ -96,11 +97,12 @@ fn headers(file: &str) -> [(HeaderName, String); 4] {
     ]
 }
 
-/// Returns the digest and the file name of a value, or `None` if the run does not name the digest.
+/// Finds a value of a run by its digest: among the results and files, in the records of the Workflow, and in the
+/// segments of its journal. Returns the digest and the file name, or `None` if the run does not name the digest.
 async fn find_value(client: &Client, address: &Address, workflow: &Workflow, digest: &str) -> Option<(Digest, String)> {
     let status = workflow.status.as_ref()?;
     let results = status.outputs_ref.iter().map(|value| ("result.txt", value));
-    let files = status.artifacts.iter().map(|one| (one.path.as_str(), &one.content));
+    let files = status.artifacts.iter().map(|artifact| (artifact.path.as_str(), &artifact.content));
     let mut known = results.chain(files).map(|(name, value)| (name, &value.digest));
     if let Some((file, found)) = known.find(|(_, known)| known.as_str() == digest) {
         return Some((found.clone(), file_name(&address.name, file)));
@@ -163,8 +165,8 @@ mod tests {
             _ => (200, run.clone()),
         });
         let address = Address::of("finance", "refund").unwrap();
-        let said = fetch(&client, &address, text, &Semaphore::new(1)).await;
-        assert!(matches!(said, Err(PageError::NotFound(_))), "{said:?}");
+        let result = fetch(&client, &address, text, &Semaphore::new(1)).await;
+        assert!(matches!(result, Err(PageError::NotFound(_))), "{result:?}");
         let asked = asked.lock().unwrap();
         (asked.len(), asked.iter().filter(|one| one.contains("/blobs/")).count())
     }
@@ -190,8 +192,8 @@ mod tests {
         let (client, asked) = server(|_| crate::history::tests::forbidden());
         for name in ["", "..", "../../../api/v1/secrets/x?", "a/b", "a?watch=true", "A"] {
             let run = signoff_api::approval::WorkflowRef { name: name.to_owned(), uid: "u".to_owned() };
-            let said = whole::value(&client, "finance", &run, &Digest::of_bytes(b"x"), "the context").await;
-            assert!(matches!(said, Err(WholeTextError::NoRun { .. })), "{name}");
+            let result = whole::value(&client, "finance", &run, &Digest::of_bytes(b"x"), "the context").await;
+            assert!(matches!(result, Err(WholeTextError::NoRun { .. })), "{name}");
         }
         assert!(asked.lock().unwrap().is_empty());
     }
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attachment_is_text_that_no_browser_runs() {
+    fn headers_forbid_browsers_to_show_or_run_an_attachment() {
         let headers = headers("refund-letter.md");
         let value = |name| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
         assert_eq!(value(header::CONTENT_TYPE), Some("text/plain; charset=utf-8"));
@@ -226,7 +228,7 @@ mod tests {
     #[test]
     fn value_with_another_digest_is_a_mismatch() {
         let error = WholeTextError::Mismatch { what: "the value".to_owned(), why: "it is another one".to_owned() };
-        let said = value_error(error);
-        assert!(matches!(&said, PageError::Mismatch(why) if why.starts_with("DIGEST MISMATCH: the value")), "{said:?}");
+        let error = value_error(error);
+        assert!(matches!(&error, PageError::Mismatch(why) if why.starts_with("DIGEST MISMATCH: the value")), "{error:?}");
     }
 }

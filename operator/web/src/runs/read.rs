@@ -15,7 +15,7 @@ pub const MOST: usize = 2_000;
 /// The most Workflows of one response.
 const PAGE: usize = 50;
 /// The longest time for which a reader waits for the rows.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The runs that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub async fn read(
     takes: impl Fn(&RunRow) -> bool,
 ) -> Result<FoundRuns, PageError> {
     let all = read_all(client, namespaces, selector, reader, takes);
-    tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| {
-        Err(PageError::Away(format!("the API server has not listed the Workflows within {PATIENCE:?}: try again")))
+    tokio::time::timeout(LIST_TIMEOUT, all).await.unwrap_or_else(|_| {
+        Err(PageError::Away(format!("the API server has not listed the Workflows within {LIST_TIMEOUT:?}: try again")))
     })
 }
 

@@ -27,34 +27,36 @@ pub struct Flow {
     pub nonce: String,
     /// The PKCE verifier, which proves that the same browser began the sign-in.
     pub verifier: String,
-    /// The time at which it began.
+    /// The time at which the sign-in began.
     pub since: Moment,
 }
 
-/// Adds a sign-in to the cookie.
+/// Adds a sign-in to the cookie. Beyond [`MOST`], the oldest sign-ins are removed.
 pub fn add(jar: PrivateCookieJar, flow: Flow, now: Moment) -> PrivateCookieJar {
-    let mut all = read(&jar, now);
-    all.push(flow);
-    let surplus = all.len().saturating_sub(MOST);
-    write(jar, &all[surplus..])
+    let mut flows = read(&jar, now);
+    flows.push(flow);
+    let surplus = flows.len().saturating_sub(MOST);
+    write(jar, &flows[surplus..])
 }
 
 /// Removes the sign-in with a state from the cookie, and returns it.
 pub fn take(jar: PrivateCookieJar, state: &str, now: Moment) -> (PrivateCookieJar, Option<Flow>) {
-    let mut all = read(&jar, now);
-    let found = all.iter().position(|flow| flow.state == state).map(|at| all.remove(at));
-    (write(jar, &all), found)
+    let mut flows = read(&jar, now);
+    let flow = flows.iter().position(|flow| flow.state == state).map(|index| flows.remove(index));
+    (write(jar, &flows), flow)
 }
 
+/// Returns the sign-ins in the cookie that have not expired, oldest first.
 fn read(jar: &PrivateCookieJar, now: Moment) -> Vec<Flow> {
     let text = jar.get(COOKIE_NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
-    let all: Vec<Flow> = serde_json::from_str(&text).unwrap_or_default();
-    all.into_iter().filter(|flow| now < flow.since.after(LONGEST)).collect()
+    let flows: Vec<Flow> = serde_json::from_str(&text).unwrap_or_default();
+    flows.into_iter().filter(|flow| now < flow.since.after(LONGEST)).collect()
 }
 
-fn write(jar: PrivateCookieJar, all: &[Flow]) -> PrivateCookieJar {
-    match serde_json::to_string(all) {
-        Ok(text) if !all.is_empty() => jar.add(cookie(COOKIE_NAME.to_owned(), text)),
+/// Replaces the sign-ins in the cookie. Without a sign-in, removes the cookie.
+fn write(jar: PrivateCookieJar, flows: &[Flow]) -> PrivateCookieJar {
+    match serde_json::to_string(flows) {
+        Ok(text) if !flows.is_empty() => jar.add(cookie(COOKIE_NAME.to_owned(), text)),
         _ => jar.remove(cookie(COOKIE_NAME.to_owned(), String::new())),
     }
 }
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_in_that_takes_longer_than_ten_minutes_is_over() {
+    fn sign_in_expires_after_ten_minutes() {
         let at = now();
         let jar = add(PrivateCookieJar::new(Key::generate()), flow("a", at), at);
         assert!(take(jar.clone(), "a", at.after(Duration::from_secs(599))).1.is_some());

@@ -73,18 +73,18 @@ impl Limits {
         }
     }
 
-    /// Counts a request. The error is the time until the next one is allowed.
+    /// Counts a request of a network. If the request is not allowed, the error is the time until one is.
     pub fn count(&self, network: Network) -> Result<(), Duration> {
-        let mut all = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        let limiter = all.get_or_insert(network, || Limiter::direct(Quota::per_minute(PER_MINUTE).allow_burst(BURST)));
+        let mut limiters = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let limiter = limiters.get_or_insert(network, || Limiter::direct(Quota::per_minute(PER_MINUTE).allow_burst(BURST)));
         limiter.check().map_err(|until| until.wait_time_from(DefaultClock::default().now()))
     }
 
     /// Whether the API server refused a token less than `REFUSED_FOR` ago.
     #[must_use]
     pub fn is_refused(&self, token: &TokenId) -> bool {
-        let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(token).is_some_and(|at| at.elapsed() < REFUSED_FOR)
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get(token).is_some_and(|at| at.elapsed() < REFUSED_FOR)
     }
 
     /// Remembers that the API server refused a token.
@@ -95,10 +95,10 @@ impl Limits {
     /// Returns the address of a client: the peer, or the address that the first of the configured proxies appended. An
     /// address that the client wrote itself is further to the left, and does not count.
     pub fn address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-        let Some(at) = self.proxies.checked_sub(1) else { return peer };
+        let Some(position) = self.proxies.checked_sub(1) else { return peer };
         let lines: Vec<&str> =
             headers.get_all("x-forwarded-for").iter().filter_map(|line| line.to_str().ok()).collect();
-        let named = lines.iter().flat_map(|line| line.split(',')).map(str::trim).rev().nth(at);
+        let named = lines.iter().flat_map(|line| line.split(',')).map(str::trim).rev().nth(position);
         named.and_then(parse).unwrap_or(peer)
     }
 }
@@ -166,9 +166,9 @@ mod tests {
     #[test]
     fn a_flood_of_addresses_and_tokens_is_bounded() {
         let limits = Limits::new(0);
-        for at in 0..20_000_u32 {
-            limits.count(Network::V4(at.to_be_bytes())).unwrap();
-            limits.refuse(TokenId::of(&SecretString::from(at.to_string())));
+        for number in 0..20_000_u32 {
+            limits.count(Network::V4(number.to_be_bytes())).unwrap();
+            limits.refuse(TokenId::of(&SecretString::from(number.to_string())));
         }
         assert_eq!(limits.addresses.lock().unwrap().len(), ADDRESSES.get());
         assert_eq!(limits.refused.lock().unwrap().len(), TOKENS.get());

@@ -88,7 +88,8 @@ pub struct Issuer {
     scopes: Vec<Scope>,
     redirect: RedirectUrl,
     fetch: Fetch,
-    found: RwLock<Option<Arc<Provider>>>,
+    /// The last successful discovery.
+    cached: RwLock<Option<Arc<Provider>>>,
     /// The last attempts. Locked during a request to the provider, so that other requests wait for the same answer.
     attempts: Arc<Mutex<DiscoveryAttempts>>,
 }
@@ -101,13 +102,15 @@ struct Provider {
 
 #[derive(Default)]
 struct DiscoveryAttempts {
+    /// The time and the reason of the last attempt, if it failed.
     failed: Option<(Instant, String)>,
-    again: Option<Instant>,
+    /// The time at which the keys were last read again because of an unknown or old key.
+    reread: Option<Instant>,
 }
 
 impl DiscoveryAttempts {
     fn was_reread_recently(&self) -> bool {
-        self.again.is_some_and(|at| at.elapsed() < BETWEEN_READS_OF_KEYS)
+        self.reread.is_some_and(|at| at.elapsed() < BETWEEN_READS_OF_KEYS)
     }
 }
 
@@ -139,7 +142,7 @@ impl Issuer {
             scopes: oidc.scopes.iter().filter(|scope| *scope != "openid").cloned().map(Scope::new).collect(),
             redirect: RedirectUrl::from_url(redirect),
             fetch,
-            found: RwLock::default(),
+            cached: RwLock::default(),
             attempts: Arc::default(),
         })
     }
@@ -155,7 +158,7 @@ impl Issuer {
     /// # Errors
     /// The provider cannot be reached, or its document cannot be used.
     pub async fn discover(&self) -> Result<(), Unverified> {
-        self.provider().await.map(drop)
+        self.find_provider().await.map(drop)
     }
 
     /// Begins a sign-in. Returns the address at the provider, and the flow that the browser keeps until it returns.
@@ -163,9 +166,9 @@ impl Issuer {
     /// # Errors
     /// As [`Issuer::discover`].
     pub async fn begin(&self, now: Moment) -> Result<(Url, Flow), Unverified> {
-        let provider = self.provider().await?;
+        let provider = self.find_provider().await?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
-        let client = self.client(&provider);
+        let client = self.build_client(&provider);
         let (url, state, nonce) = client
             .authorize_url(CoreAuthenticationFlow::AuthorizationCode, CsrfToken::new_random, Nonce::new_random)
             .add_scopes(self.scopes.clone())
@@ -190,15 +193,15 @@ impl Issuer {
         flow: Flow,
         now: Moment,
     ) -> Result<(SecretString, Verified), Unverified> {
-        let provider = self.provider().await?;
-        let client = self.client(&provider);
+        let provider = self.find_provider().await?;
+        let client = self.build_client(&provider);
         let request = client
             .exchange_code(AuthorizationCode::new(code))
             .map_err(|_| Unverified::Wrong("the identity provider has no token endpoint".to_owned()))?
             .set_pkce_verifier(PkceCodeVerifier::new(flow.verifier));
         let answer = request.request_async(&self.fetch).await.map_err(|error| match error {
-            RequestTokenError::ServerResponse(said) => {
-                Unverified::Wrong(format!("the identity provider refuses: {}", text_line(&said.to_string())))
+            RequestTokenError::ServerResponse(response) => {
+                Unverified::Wrong(format!("the identity provider refuses: {}", text_line(&response.to_string())))
             }
             RequestTokenError::Request(why) => self.away(&why.0),
             RequestTokenError::Parse(..) => {
@@ -227,7 +230,7 @@ impl Issuer {
         nonce: &str,
         now: Moment,
     ) -> Result<Verified, Unverified> {
-        let provider = self.provider().await?;
+        let provider = self.find_provider().await?;
         let text = token.expose_secret();
         let wrong = |why: &str| Unverified::Wrong(why.to_owned());
         let typed: CoreIdToken = text.parse().map_err(|_| wrong("it is no id_token"))?;
@@ -235,7 +238,7 @@ impl Issuer {
             self.reread_in_background(&provider);
         }
         let mut checked = self.check(&provider, &typed, nonce, now);
-        if is_of_unknown_key(&checked)
+        if has_unknown_key(&checked)
             && let Some(newer) = self.wait_for_newer(&provider).await
         {
             checked = self.check(&newer, &typed, nonce, now);
@@ -256,6 +259,8 @@ impl Issuer {
         Ok(Verified { claims, expires })
     }
 
+    /// Verifies the signature, the issuer, the audience, the times and the nonce of a token with the keys of a
+    /// provider. Returns the time at which the token expires.
     fn check(
         &self,
         provider: &Provider,
@@ -274,28 +279,34 @@ impl Issuer {
         expires.map(Moment::from).map_err(|error| ClaimsVerificationError::Other(error.to_string()))
     }
 
-    fn client(&self, provider: &Provider) -> Client {
+    /// Returns the client for the code flow. It sends the secret in the way that the provider supports, in a header if
+    /// possible.
+    fn build_client(&self, provider: &Provider) -> Client {
         let client =
             CoreClient::from_provider_metadata(provider.metadata.clone(), self.client.clone(), self.secret.clone())
                 .set_redirect_uri(self.redirect.clone());
-        let takes = provider.metadata.token_endpoint_auth_methods_supported();
-        let takes = |way: CoreClientAuthMethod| takes.is_none_or(|all| all.contains(&way));
-        let in_body = !takes(CoreClientAuthMethod::ClientSecretBasic) && takes(CoreClientAuthMethod::ClientSecretPost);
+        let methods = provider.metadata.token_endpoint_auth_methods_supported();
+        let supports = |method: CoreClientAuthMethod| methods.is_none_or(|methods| methods.contains(&method));
+        let in_body =
+            !supports(CoreClientAuthMethod::ClientSecretBasic) && supports(CoreClientAuthMethod::ClientSecretPost);
         client.set_auth_type(if in_body { AuthType::RequestBody } else { AuthType::BasicAuth })
     }
 
+    /// Returns the provider of the last discovery, unless its keys have expired.
     fn cached_provider(&self) -> Option<Arc<Provider>> {
-        let found = self.found.read().unwrap_or_else(PoisonError::into_inner).clone();
-        found.filter(|provider| provider.at.elapsed() < KEYS_EXPIRE_AFTER)
+        let provider = self.cached.read().unwrap_or_else(PoisonError::into_inner).clone();
+        provider.filter(|provider| provider.at.elapsed() < KEYS_EXPIRE_AFTER)
     }
 
     fn remember(&self, provider: Provider) -> Arc<Provider> {
         let provider = Arc::new(provider);
-        *self.found.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&provider));
+        *self.cached.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&provider));
         provider
     }
 
-    async fn provider(&self) -> Result<Arc<Provider>, Unverified> {
+    /// Returns the cached provider, or discovers it. Concurrent calls wait for one discovery. Shortly after a failed
+    /// discovery, returns the same error without a request.
+    async fn find_provider(&self) -> Result<Arc<Provider>, Unverified> {
         if let Some(known) = self.cached_provider() {
             return Ok(known);
         }
@@ -338,6 +349,8 @@ impl Issuer {
         self.reread_provider(attempts, old).await
     }
 
+    /// Discovers the provider again, unless another call has done so since `old`, or a call did so less than
+    /// [`BETWEEN_READS_OF_KEYS`] ago. Returns the newer provider, or `None`.
     async fn reread_provider(
         &self,
         mut attempts: OwnedMutexGuard<DiscoveryAttempts>,
@@ -351,7 +364,7 @@ impl Issuer {
         if attempts.was_reread_recently() {
             return None;
         }
-        attempts.again = Some(Instant::now());
+        attempts.reread = Some(Instant::now());
         match self.fetch_provider().await {
             Ok(provider) => Some(self.remember(provider)),
             Err(why) => {
@@ -361,17 +374,19 @@ impl Issuer {
         }
     }
 
+    /// Reads the discovery document and the keys of the provider. All endpoints must have https.
     async fn fetch_provider(&self) -> Result<Provider, String> {
         let metadata = CoreProviderMetadata::discover_async(self.url.clone(), &self.fetch)
             .await
             .map_err(|error| discovery_problem(&error))?;
-        let others = [Some(metadata.authorization_endpoint().url()), metadata.token_endpoint().map(|url| url.url())];
-        if let Some(open) = others.into_iter().flatten().find(|url| url.scheme() != "https") {
-            return Err(format!("its address {open} is not https"));
+        let endpoints = [Some(metadata.authorization_endpoint().url()), metadata.token_endpoint().map(|url| url.url())];
+        if let Some(insecure) = endpoints.into_iter().flatten().find(|url| url.scheme() != "https") {
+            return Err(format!("its address {insecure} is not https"));
         }
         Ok(Provider { metadata, at: Instant::now() })
     }
 
+    /// Returns the error for a provider that cannot be used now.
     fn away(&self, why: &str) -> Unverified {
         Unverified::Away(format!(
             "the identity provider {} cannot be used now: {}; try again in a moment",
@@ -383,19 +398,21 @@ impl Issuer {
 
 fn discovery_problem(error: &DiscoveryError<FetchError>) -> String {
     match error {
-        DiscoveryError::Response(_, _, said) | DiscoveryError::Validation(said) | DiscoveryError::Other(said) => {
-            said.clone()
+        DiscoveryError::Response(_, _, why) | DiscoveryError::Validation(why) | DiscoveryError::Other(why) => {
+            why.clone()
         }
         DiscoveryError::Parse(_) => format!("its discovery document or its keys cannot be read: {}", innermost(error)),
         other => innermost(other),
     }
 }
 
-fn is_of_unknown_key<T>(checked: &Result<T, ClaimsVerificationError>) -> bool {
+/// Whether a check failed because the provider has no key of the signature.
+fn has_unknown_key<T>(checked: &Result<T, ClaimsVerificationError>) -> bool {
     use SignatureVerificationError::NoMatchingKey;
     matches!(checked, Err(ClaimsVerificationError::SignatureVerification(NoMatchingKey)))
 }
 
+/// Reads the secret of the client from a file. An empty file is an error.
 fn read_secret(path: &Path) -> anyhow::Result<ClientSecret> {
     let named = || format!("{} (--oidc-client-secret-file)", path.display());
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", named()))?;
@@ -403,6 +420,7 @@ fn read_secret(path: &Path) -> anyhow::Result<ClientSecret> {
     Ok(ClientSecret::new(text.trim().to_owned()))
 }
 
+/// Returns a text of the provider as a line of at most 300 characters.
 fn text_line(text: &str) -> String {
     display(text, 300).replace('\n', " ")
 }

@@ -106,28 +106,32 @@ pub struct CallOutcome {
     pub line: String,
 }
 
-/// The verdict of a form, and each chosen request with its digest.
-type ChosenDecisions<'t> = (Verdict, Vec<(&'t str, &'t str)>);
+/// The verdict of a form, and the names and digests of its chosen requests.
+struct VerdictChoice<'t> {
+    verdict: Verdict,
+    requests: Vec<(&'t str, &'t str)>,
+}
 
-/// Returns the choice of a form, or the problem of the form.
-fn read_choice<'t>(typed: &'t Typed, bond: &Bond) -> Result<ChosenDecisions<'t>, Problems> {
+/// Returns the verdict and the chosen requests of a form; or the problem of the form, if the verdict is missing, or if
+/// no request or more than [`Bond::MOST`] requests are chosen.
+fn read_choice<'t>(typed: &'t Typed, bond: &Bond) -> Result<VerdictChoice<'t>, Problems> {
     let Some(verdict) = typed.verdict().filter(|verdict| bond.verdicts().contains(verdict)) else {
         return Err(Problems::of_form("no verdict was chosen: use one of the buttons"));
     };
-    let chosen = chosen(typed);
-    if chosen.is_empty() {
+    let requests = chosen_requests(typed);
+    if requests.is_empty() {
         return Err(Problems::of_form(format!("no {} was chosen: choose at least one", bond.noun())));
     }
-    if chosen.len() > Bond::MOST {
+    if requests.len() > Bond::MOST {
         let why = format!("at most {} can be decided together: choose fewer", bond.counted(Bond::MOST));
         return Err(Problems::of_form(why));
     }
-    Ok((verdict, chosen))
+    Ok(VerdictChoice { verdict, requests })
 }
 
 impl<'a> Batch<'a> {
-    /// Makes an entry for each chosen request and tries it at the API server. The inner error has the problems of the
-    /// form.
+    /// Reads each chosen request, makes its entry, and tries the entry at the API server. The inner error has the
+    /// problems of the form: also if a field that all requests share is invalid, or if no request can be sent.
     ///
     /// # Errors
     /// As every request, except for requests that are refused or do not exist.
@@ -138,12 +142,12 @@ impl<'a> Batch<'a> {
         bond: &'a Bond,
         typed: &Typed,
     ) -> Result<Result<Self, Problems>, PageError> {
-        let (verdict, chosen) = match read_choice(typed, bond) {
+        let VerdictChoice { verdict, requests } = match read_choice(typed, bond) {
             Ok(choice) => choice,
             Err(problems) => return Ok(Err(problems)),
         };
         let _place = LONG_READS.wait(&caller.token).await?;
-        let reads: Vec<_> = chosen.iter().map(|(name, _)| read::approval(&caller.client, namespace, name)).collect();
+        let reads: Vec<_> = requests.iter().map(|(name, _)| read::approval(&caller.client, namespace, name)).collect();
         let reads = few_at_once(reads).await;
         let readable = reads.iter().filter_map(|read| Some(&read.as_ref().ok()?.approval));
         let members: Vec<_> = readable.filter(|approval| bond.target(&approval.spec.request).is_some()).collect();
@@ -153,7 +157,7 @@ impl<'a> Batch<'a> {
             Bond::Turn(_) => BTreeSet::new(),
             Bond::Equal => runs.strangers(&members),
         };
-        let trials = chosen.into_iter().zip(reads).map(async |((name, digest), seen)| {
+        let trials = requests.into_iter().zip(reads).map(async |((name, digest), seen)| {
             let call = Call { state, caller, namespace, bond, name, digest };
             call.plan(seen, &runs, strangers.contains(name), typed).await
         });
@@ -169,8 +173,8 @@ impl<'a> Batch<'a> {
             return Ok(Err(problems));
         }
         if calls.iter().all(|call| call.planned.is_err()) {
-            let why = |call: &Chosen| Some(format!("{}: {}", call.target, call.planned.as_ref().err()?));
-            let reasons: Vec<_> = calls.iter().filter_map(why).collect();
+            let reason = |call: &Chosen| Some(format!("{}: {}", call.target, call.planned.as_ref().err()?));
+            let reasons: Vec<_> = calls.iter().filter_map(reason).collect();
             return Ok(Err(Problems::of_form(reasons.join("\n"))));
         }
         Ok(Ok(Self { caller, namespace, bond, verdict, calls }))
@@ -191,8 +195,8 @@ impl<'a> Batch<'a> {
                 Ok(planned) => planned,
                 Err(why) => return not_sent(why.clone()),
             };
-            let named = confirmed.get(call.name.as_str()).copied();
-            let Ok(confirmed) = planned.rehearsed.clone().confirm_named(named) else {
+            let fingerprint = confirmed.get(call.name.as_str()).copied();
+            let Ok(confirmed) = planned.rehearsed.clone().confirm_named(fingerprint) else {
                 return not_sent(format!(
                     "the decision differs from the one that you confirmed; open the {} and decide again",
                     self.bond.noun()
@@ -205,7 +209,7 @@ impl<'a> Batch<'a> {
                     CallOutcome { is_recorded: true, line }
                 }
                 Ok(Err(why)) => not_sent(sentence(&why)),
-                // Either the outcome is unknown, or another entry was recorded. The error says which.
+                // The error says whether the outcome is unknown or another entry was recorded.
                 Err(error @ (PageError::Unknown(_) | PageError::Changed(_))) => {
                     CallOutcome { is_recorded: false, line: error.to_string() }
                 }
@@ -230,7 +234,7 @@ fn recorded_line(approval: &Approval, state: &DecisionState, entry: &Entry, run:
 }
 
 /// Returns the names and digests of the chosen requests, each once.
-pub fn chosen(typed: &Typed) -> Vec<(&str, &str)> {
+pub fn chosen_requests(typed: &Typed) -> Vec<(&str, &str)> {
     let mut chosen: Vec<(&str, &str)> = Vec::new();
     for (name, digest) in typed.all("call").filter_map(|call| call.split_once(' ')) {
         if names::is_object(name) && chosen.iter().all(|(other, _)| *other != name) {
@@ -251,8 +255,9 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Makes the entry of a request and tries it. Returns the request with the outcome of the trial, and the problems
-    /// of the fields that all requests share.
+    /// Makes the entry of a request and tries the entry. Returns the request with the outcome of the trial, and the
+    /// problems of the fields that all requests share. A request that does not exist, or that does not belong to the
+    /// bond, is not tried.
     async fn plan(
         &self,
         seen: Result<Seen, PageError>,
@@ -282,7 +287,7 @@ impl Call<'_> {
         let run = runs.of(&seen.approval);
         let read = Read::of(self.state, self.caller, self.namespace, seen).await;
         let read = Read { run: run.now.clone(), ..read };
-        chosen.about = self.bond.about(&read, &run);
+        chosen.about = self.bond.describe(&read, &run);
         let (planned, problems) = match self.rehearse(read, typed).await? {
             Ok(planned) => (Ok(planned), Problems::default()),
             Err(why) => split_shared_problems(&why),
@@ -291,7 +296,7 @@ impl Call<'_> {
         Ok((chosen, problems))
     }
 
-    /// Tries the decision at the API server. Of the form only the fields that all requests share are used.
+    /// Tries the decision at the API server, with only those fields of the form that all requests share.
     async fn rehearse(&self, read: Read, typed: &Typed) -> Result<Result<Planned, NotSent>, PageError> {
         let mut own = Typed(vec![("digest".to_owned(), self.digest.to_owned())]);
         let shared_fields = ["verdict", "reason", "guidance"];
@@ -324,13 +329,13 @@ impl Bond {
     }
 
     /// Returns the subject of the decision on a request. Calls of a turn differ only in their arguments.
-    fn about(&self, read: &Read, run: &RunFacts) -> About {
+    fn describe(&self, read: &Read, run: &RunFacts) -> About {
         let request = &read.seen.approval.spec.request;
         let brief = || brief::arguments(request, LONGEST_LINE);
         match self {
             Self::Turn(_) => {
-                let whole = request.reviews.as_ref().map(|review| arguments_line(&review.response, usize::MAX));
-                let arguments = whole.filter(|line| line.chars().count() <= LONGEST_LINE).or_else(brief);
+                let line = request.reviews.as_ref().map(|review| arguments_line(&review.response, usize::MAX));
+                let arguments = line.filter(|line| line.chars().count() <= LONGEST_LINE).or_else(brief);
                 About { arguments, ..About::default() }
             }
             Self::Equal => About {

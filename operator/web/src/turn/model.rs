@@ -20,7 +20,7 @@ use signoff_review::{
 };
 
 use super::{
-    batch::{About, Batch, CallOutcome, chosen},
+    batch::{About, Batch, CallOutcome, chosen_requests},
     bond::Bond,
     card::RequestCard,
     read::Together,
@@ -117,7 +117,7 @@ impl TurnPage {
 
     /// Returns the page for a reader with the form that they sent, and its problems.
     pub fn again(caller: &Caller, together: &Together, typed: &Typed, problems: &Problems) -> Self {
-        let chosen = chosen(typed).into_iter().map(|(name, _)| name).collect();
+        let chosen = chosen_requests(typed).into_iter().map(|(name, _)| name).collect();
         Self::new(caller, together, typed, problems, Some(&chosen))
     }
 
@@ -137,7 +137,7 @@ impl TurnPage {
         let heading = TurnHeading::of(together);
         Self {
             shell: heading.shell(caller),
-            warnings: conditions(together),
+            warnings: run_warnings(together),
             problem: problems.of_page(),
             rest: RestOfTurn::of(together),
             form: TogetherForm::of(together, &decidable, typed, problems),
@@ -178,13 +178,13 @@ impl RestOfTurn {
     fn of(together: &Together) -> Self {
         let is_turn = matches!(together.bond, Bond::Turn(_));
         let action = requests(together).next().and_then(|request| request.action.as_ref());
-        // The agent's words belong to the turn, so they are the same for each call. Requests of several runs have
-        // theirs on their own pages.
+        // The agent's words belong to the turn, so they are the same for each call. For requests of several runs, the
+        // page of each request has the words of its agent.
         let says: BTreeSet<_> = requests(together).filter(|_| is_turn).filter_map(action::says).collect();
         let says: Vec<_> = says.into_iter().collect();
         Self {
-            others: if is_turn { others(together) } else { Vec::new() },
-            done: action.map(done).unwrap_or_default(),
+            others: if is_turn { other_calls(together) } else { Vec::new() },
+            done: action.map(earlier_calls).unwrap_or_default(),
             says: (!says.is_empty()).then(|| display(&says.join("\n\n"), LONGEST)),
         }
     }
@@ -220,7 +220,7 @@ fn requests(together: &Together) -> impl Iterator<Item = &ApprovalRequest> {
 }
 
 /// Returns the warnings of the conditions of the runs, each once.
-fn conditions(together: &Together) -> Vec<(&'static str, String)> {
+fn run_warnings(together: &Together) -> Vec<(&'static str, String)> {
     let conditions = together.runs().flat_map(|run| run.conditions.clone()).collect();
     let mut warnings = warnings(&ApprovalStatus { conditions, ..ApprovalStatus::default() });
     warnings.sort();
@@ -228,7 +228,7 @@ fn conditions(together: &Together) -> Vec<(&'static str, String)> {
     warnings
 }
 
-/// Returns the name of the request that stood first when the page was opened: the one in the form, or `otherwise`.
+/// Returns the name of the request that stood first when the page was opened: the name in the form, or `otherwise`.
 fn first_shown<'t>(typed: &'t Typed, otherwise: &'t str) -> &'t str {
     typed.get("first").filter(|name| is_name(name)).unwrap_or(otherwise)
 }
@@ -264,7 +264,7 @@ fn buttons(bond: &Bond, decidable: &[Verified<'_>]) -> Vec<Button> {
 }
 
 /// Returns the calls of the turn that are not open, as `TOOL (call NUMBER)`. The open requests name them.
-fn others(turn: &Together) -> Vec<String> {
+fn other_calls(turn: &Together) -> Vec<String> {
     let open: BTreeSet<_> = requests(turn).filter_map(|request| action::turn_of(&request.gate.path)).collect();
     let mut calls: Vec<_> = requests(turn)
         .filter_map(|request| request.action.as_ref())
@@ -279,7 +279,8 @@ fn others(turn: &Together) -> Vec<String> {
     calls.into_iter().map(|(number, tool)| format!("{tool} (call {number})")).collect()
 }
 
-fn done(action: &signoff_api::approval::Action) -> Vec<String> {
+/// Returns the calls that the run made before, one line each.
+fn earlier_calls(action: &signoff_api::approval::Action) -> Vec<String> {
     action.done.iter().map(|call| one_line(call, 256)).collect()
 }
 

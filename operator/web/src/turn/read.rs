@@ -55,9 +55,9 @@ impl Together {
         seen.retain(|one| one.approval.spec.request.turn().as_deref() == Some(name));
         seen.sort_by_key(|one| turn_of(&one.approval.spec.request.gate.path).map(|(_, number)| number));
         // All calls of a turn are of one run.
-        let first: Vec<_> = seen.iter().take(1).map(|one| &one.approval).collect();
+        let first: Vec<_> = seen.iter().take(1).map(|request| &request.approval).collect();
         let run = Runs::read(&caller.client, namespace, &first).await.0.into_values().next().unwrap_or_default();
-        let calls: Vec<_> = seen.into_iter().map(|one| Read::of(state, caller, namespace, one)).collect();
+        let calls: Vec<_> = seen.into_iter().map(|request| Read::of(state, caller, namespace, request)).collect();
         let calls = few_at_once(calls).await;
         let calls = calls.into_iter().map(|call| Read { run: run.now.clone(), ..call }).collect();
         let bond = Bond::Turn(name.to_owned());
@@ -84,10 +84,10 @@ impl Together {
                 Err(other) => return Err(other),
             }
         }
-        let approvals: Vec<_> = seen.iter().map(|one| &one.approval).collect();
+        let approvals: Vec<_> = seen.iter().map(|request| &request.approval).collect();
         let runs = Runs::read(&caller.client, namespace, &approvals).await;
         let strangers = runs.strangers(&approvals);
-        let calls: Vec<_> = seen.into_iter().map(|one| Read::of(state, caller, namespace, one)).collect();
+        let calls: Vec<_> = seen.into_iter().map(|request| Read::of(state, caller, namespace, request)).collect();
         let calls = few_at_once(calls).await;
         let calls = calls.into_iter().map(|call| Read { run: runs.of(&call.seen.approval).now, ..call }).collect();
         Ok(Self { bond: Bond::Equal, namespace: namespace.to_owned(), calls, strangers })
@@ -109,10 +109,10 @@ pub struct Runs(BTreeMap<String, RunFacts>);
 impl Runs {
     /// Reads the runs of some requests of a namespace.
     pub async fn read(client: &Client, namespace: &str, approvals: &[&Approval]) -> Self {
-        let names: BTreeSet<&str> = approvals.iter().map(|one| one.spec.request.workflow.name.as_str()).collect();
+        let names: BTreeSet<&str> = approvals.iter().map(|approval| approval.spec.request.workflow.name.as_str()).collect();
         let reads: Vec<_> = names.iter().map(|name| RunFacts::read(client, namespace, name)).collect();
-        let found = few_at_once(reads).await;
-        Self(names.into_iter().map(str::to_owned).zip(found).collect())
+        let facts = few_at_once(reads).await;
+        Self(names.into_iter().map(str::to_owned).zip(facts).collect())
     }
 
     /// Returns the run of a request, or the facts of an unread run if the run was not read.
@@ -120,17 +120,19 @@ impl Runs {
         self.0.get(&approval.spec.request.workflow.name).cloned().unwrap_or_default()
     }
 
-    /// Returns the names of the Approvals whose gate, quorums or spec of the run differ from those of the first one.
+    /// Returns the names of the Approvals whose gate, quorums or spec of the run differ from those of the first
+    /// Approval.
     pub fn strangers(&self, approvals: &[&Approval]) -> BTreeSet<String> {
-        let shapes: Vec<_> = approvals.iter().map(|one| self.shape(one)).collect();
+        let shapes: Vec<_> = approvals.iter().map(|approval| self.shape(approval)).collect();
         strangers_by(approvals, &shapes)
     }
 
-    /// Returns the shape of the spec of the run that asks, or `None` if this run could not be read.
+    /// Returns the shape of the spec of the run that asks; or `None` if the run could not be read, or if another run
+    /// has its name by now.
     fn shape(&self, approval: &Approval) -> Option<Digest> {
-        let asked = &approval.spec.request.workflow;
-        let run = self.0.get(&asked.name)?;
-        let is_asking = matches!(&run.now.found, RunFound::There { uid } if *uid == asked.uid);
+        let asking = &approval.spec.request.workflow;
+        let run = self.0.get(&asking.name)?;
+        let is_asking = matches!(&run.now.found, RunFound::There { uid } if *uid == asking.uid);
         run.shape.clone().filter(|_| is_asking)
     }
 }
@@ -164,7 +166,7 @@ mod tests {
     use super::*;
     use crate::history::tests::server;
 
-    fn of_run(name: &str) -> Approval {
+    fn approval_of_run(name: &str) -> Approval {
         let mut approval = sample::approval();
         approval.spec.request.workflow.name = name.to_owned();
         approval
@@ -177,7 +179,7 @@ mod tests {
             let uid = if address.contains("other") { "another" } else { uid.as_str() };
             (200, json!({"metadata": {"name": "a", "uid": uid}, "spec": {"steps": []}, "status": {"steps": [1]}}))
         });
-        let all = [of_run("pay-1"), of_run("pay-1"), of_run("pay-2"), of_run("other"), of_run("../secrets")];
+        let all = [approval_of_run("pay-1"), approval_of_run("pay-1"), approval_of_run("pay-2"), approval_of_run("other"), approval_of_run("../secrets")];
         let all: Vec<_> = all.iter().collect();
         let runs = Runs::read(&client, "finance", &all).await;
         assert_eq!(asked.lock().unwrap().len(), 3, "each run once, and no other path");

@@ -218,7 +218,7 @@ async fn link_of_another_site_chooses_no_request() {
         for &value in values {
             headers.append("sec-fetch-site", HeaderValue::from_static(value));
         }
-        first_choice(&headers)
+        choose_first(&headers)
     };
     assert_eq!(site(&["same-origin"]), FirstChoice::All);
     for elsewhere in [&[][..], &["cross-site"], &["same-site"], &["none"], &["same-origin", "same-origin"]] {
@@ -235,17 +235,17 @@ async fn link_of_another_site_chooses_no_request() {
 #[test]
 fn address_names_one_gate_and_a_bounded_number_of_requests() {
     let likes = "like=finance/a-1&".repeat(7_000);
-    assert!(matches!(Named::read(&likes), Err(PageError::Bad(why)) if why.contains("names one request")));
-    let one = Named::read("like=finance/a-1&like=%3Cb%3E").unwrap();
+    assert!(matches!(NamedRequests::parse(&likes), Err(PageError::Bad(why)) if why.contains("names one request")));
+    let one = NamedRequests::parse("like=finance/a-1&like=%3Cb%3E").unwrap();
     assert_eq!(one.like, Some(("finance".to_owned(), "a-1".to_owned())));
     let named = |count: usize| (0..count).map(|number| format!("a=finance/a-{number}&")).collect::<String>();
-    let many = Named::read(&named(7_000)).unwrap();
+    let many = NamedRequests::parse(&named(7_000)).unwrap();
     assert_eq!(many.requests.len(), Bond::MOST + 1);
-    assert!(matches!(many.of_one_namespace(), Err(PageError::Bad(why)) if why.contains("at most 32 requests")));
-    let most = Named::read(&named(Bond::MOST).repeat(2)).unwrap().of_one_namespace().unwrap();
+    assert!(matches!(many.into_one_namespace(), Err(PageError::Bad(why)) if why.contains("at most 32 requests")));
+    let most = NamedRequests::parse(&named(Bond::MOST).repeat(2)).unwrap().into_one_namespace().unwrap();
     assert_eq!((most.0.as_str(), most.1.len()), ("finance", Bond::MOST));
     for query in ["a=finance/a&a=other/b", "", "a=../secrets&a=x"] {
-        assert!(matches!(Named::read(query).unwrap().of_one_namespace(), Err(PageError::Bad(_))), "{query}");
+        assert!(matches!(NamedRequests::parse(query).unwrap().into_one_namespace(), Err(PageError::Bad(_))), "{query}");
     }
 }
 
