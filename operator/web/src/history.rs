@@ -92,7 +92,8 @@ pub async fn csv(
     csv_response(&found, now())
 }
 
-/// Reads the rows that a filter selects. A filter with an error selects none.
+/// Reads the rows that a filter selects. Returns the filter, the rows, and the listed namespaces unless the filter
+/// names one. A filter with an error selects no rows, and a namespace that the caller must not list is such an error.
 async fn select_rows(
     client: &Client,
     mut filter: Filter,
@@ -115,7 +116,8 @@ async fn select_rows(
     Ok((filter, found, narrowed.filter(|_| !is_named)))
 }
 
-/// Returns the page with one part of the rows. `part`: its number, from 0; a greater one than the last shows the last.
+/// Returns the page with one part of the rows. `part`: the number of the part, from 0. A number above the last shows
+/// the last part.
 fn history_page(
     mut shell: Shell,
     filter: Filter,
@@ -172,10 +174,10 @@ fn instant_with_year(at: Moment) -> Instant {
     Instant { shown, ..instant }
 }
 
+/// Returns the rows as a CSV file. The name of the file says if rows are missing.
 fn csv_response(found: &Found, at: Moment) -> Result<Response, PageError> {
     let body = export::csv(&found.rows)
         .map_err(|error| PageError::Internal(format!("the history cannot be written as CSV: {error}")))?;
-    // The name of an incomplete file says so.
     let part = if found.has_more || !found.unreadable.is_empty() { "-incomplete" } else { "" };
     let name = format!("signoff-history-{}{part}.csv", at.timestamp().strftime("%Y-%m-%d"));
     let headers = [
@@ -206,13 +208,13 @@ pub struct Latest {
     pub gate: String,
 }
 
-/// Returns the last decision in namespaces that the caller may list. Returns `None` if there are more than 500
-/// Approvals, because lists are not sorted by time, and if there is no free place for a long read.
-pub async fn latest(caller: &Caller, namespaces: Option<&[String]>) -> Option<Latest> {
-    latest_in(&LONG_READS, &caller.token, &caller.client, namespaces).await
+/// Finds the last decision in namespaces that the caller may list. Returns `None` if there are more than 500 Approvals,
+/// because lists are not sorted by time; and if they cannot be read now.
+pub async fn find_latest(caller: &Caller, namespaces: Option<&[String]>) -> Option<Latest> {
+    find_latest_in(&LONG_READS, &caller.token, &caller.client, namespaces).await
 }
 
-async fn latest_in(
+async fn find_latest_in(
     reads: &LongReads,
     token: &TokenId,
     client: &Client,

@@ -150,7 +150,7 @@ pub async fn page(
     let feed = state.feeds.complete_feed(&caller, &places).await?;
     let mut inbox = build_inbox(&caller, &feed, &typed(&jar).join(", "), filter, part);
     if inbox.is_done() {
-        inbox.latest = history::latest(&caller, feed.namespaces.as_deref()).await;
+        inbox.latest = history::find_latest(&caller, feed.namespaces.as_deref()).await;
     }
     Ok(page::html(&inbox))
 }

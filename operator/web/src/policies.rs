@@ -103,6 +103,7 @@ where
     Ok(Listed { cards, has_more, refused: None })
 }
 
+/// Returns the card of a policy, or a card with the reason why this version cannot read it.
 fn read_card<K>(object: DynamicObject, kind: &ApiResource, card: fn(&K) -> PolicyCard) -> PolicyCard
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -111,7 +112,7 @@ where
     match object.try_parse::<K>() {
         Ok(policy) => card(&policy),
         Err(error) => PolicyCard {
-            command: command(&kind.plural, &name, namespace.as_deref()),
+            command: kubectl_get(&kind.plural, &name, namespace.as_deref()),
             words: Err(format!("this version cannot read it: {}", one_line(&error.to_string(), 1000))),
             namespace,
             name,
@@ -121,18 +122,19 @@ where
 
 fn cluster_card(policy: &ClusterApprovalPolicy) -> PolicyCard {
     let name = policy.name_any();
-    let command = command("clusterapprovalpolicies", &name, None);
+    let command = kubectl_get("clusterapprovalpolicies", &name, None);
     PolicyCard { namespace: None, name, words: Ok(words::of_cluster(&policy.spec)), command }
 }
 
 fn own_card(policy: &ApprovalPolicy) -> PolicyCard {
     let (namespace, name) = (policy.namespace().unwrap_or_default(), policy.name_any());
-    let command = command("approvalpolicies", &name, Some(&namespace));
+    let command = kubectl_get("approvalpolicies", &name, Some(&namespace));
     let words = Ok(words::of_namespace(&policy.spec, &namespace));
     PolicyCard { namespace: Some(namespace), name, words, command }
 }
 
-fn command(plural: &str, name: &str, namespace: Option<&str>) -> String {
+/// Returns the command that prints a policy as YAML.
+fn kubectl_get(plural: &str, name: &str, namespace: Option<&str>) -> String {
     let mut words = vec!["kubectl", "get", plural, name];
     if let Some(namespace) = namespace {
         words.extend(["--namespace", namespace]);

@@ -43,7 +43,7 @@ pub async fn events(
     Path((namespace, name)): Path<(String, String)>,
     Query(shown): Query<SeenVersion>,
 ) -> Result<Response, PageError> {
-    let place = state.streams.place(&caller)?;
+    let place = state.streams.acquire_place(&caller)?;
     let api = Api::<PartialObjectMeta<Approval>>::namespaced(caller.client.clone(), &namespace);
     // A reader without the right gets an error now, and not a stream that ends.
     api.get_metadata(&name).await?;

@@ -25,7 +25,7 @@ use url::form_urlencoded;
 
 use super::{
     model::{DecidedBefore, RequestLink, draft, path},
-    read::{Read, approval, approvals},
+    read::{Read, fetch_approval, approvals},
 };
 use crate::{
     error::PageError,
@@ -76,7 +76,7 @@ pub(super) async fn decided_before(caller: &Caller, query: &str, at: Moment) -> 
     let (_, after) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "after")?;
     let (namespace, name) =
         after.split_once('/').filter(|(place, name)| is_namespace(place) && names::is_object(name))?;
-    let seen = match approval(&caller.client, namespace, name).await {
+    let seen = match fetch_approval(&caller.client, namespace, name).await {
         Ok(seen) => seen,
         Err(PageError::NotFound(_) | PageError::Refused(_)) => return None,
         Err(_) => {
@@ -123,7 +123,7 @@ pub(super) async fn find_next(state: &PageState, caller: &Caller, decided: &Appr
     };
     let pending = read.run.pending.iter().filter(|other| *other != name && names::is_object(other));
     for other in pending.take(MOST_OF_RUN) {
-        if let Ok(seen) = approval(&caller.client, namespace, other).await
+        if let Ok(seen) = fetch_approval(&caller.client, namespace, other).await
             && is_next(&seen)
         {
             return Some(link_to(&seen.approval));

@@ -45,15 +45,15 @@ impl Read {
     /// # Errors
     /// As every request.
     pub async fn fetch(state: &PageState, caller: &Caller, namespace: &str, name: &str) -> Result<Self, PageError> {
-        let seen = approval(&caller.client, namespace, name).await?;
+        let seen = fetch_approval(&caller.client, namespace, name).await?;
         let workflow = seen.approval.spec.request.workflow.name.clone();
         let (run, read) =
-            tokio::join!(run(&caller.client, namespace, &workflow), Self::of(state, caller, namespace, seen));
+            tokio::join!(run(&caller.client, namespace, &workflow), Self::fetch_around(state, caller, namespace, seen));
         Ok(Self { run, ..read })
     }
 
-    /// Reads the objects around an Approval, except its run.
-    pub async fn of(state: &PageState, caller: &Caller, namespace: &str, seen: Seen) -> Self {
+    /// Reads the objects around an Approval, except its run, and counts the effect of each verdict.
+    pub async fn fetch_around(state: &PageState, caller: &Caller, namespace: &str, seen: Seen) -> Self {
         let whole = whole::fetch(&caller.client, namespace, &seen.approval).await;
         let originals = edits::originals(&caller.client, namespace, &seen.approval).await;
         let earlier = voided::earlier(&caller.client, namespace, &seen.approval).await;
@@ -72,11 +72,11 @@ impl Read {
     }
 }
 
-/// Returns an Approval as it is stored.
+/// Reads an Approval as it is stored.
 ///
 /// # Errors
 /// As every request; and an object that this version cannot read.
-pub async fn approval(client: &Client, namespace: &str, name: &str) -> Result<Seen, PageError> {
+pub async fn fetch_approval(client: &Client, namespace: &str, name: &str) -> Result<Seen, PageError> {
     let object = approvals(client, namespace).get(name).await?;
     Seen::of(&object).map_err(|why| PageError::Internal(why.to_string()))
 }
@@ -87,6 +87,8 @@ pub fn approvals(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Approval>(&()))
 }
 
+/// Returns the effect of each verdict that the caller could give now without a payload. Empty for a caller who cannot
+/// decide.
 async fn foresee(state: &PageState, caller: &Caller, approval: &Approval, at: Moment) -> Vec<(Verdict, Reached)> {
     let mut effects = Vec::new();
     if ineligible(approval, &caller.me.voter(), at).is_some() {

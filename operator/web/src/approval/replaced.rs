@@ -6,7 +6,7 @@ use signoff_review::successor;
 use super::{
     model::RequestLink,
     next,
-    read::{Read, approval},
+    read::{Read, fetch_approval},
 };
 use crate::session::{
     Caller,
@@ -18,8 +18,8 @@ pub(super) fn is_replaced(query: &str, request: &ApprovalRequest) -> bool {
     link_digest(query).is_some_and(|digest| digest != request.digest.short(DIGITS))
 }
 
-/// Returns the request that asks again after one was superseded, or `None` if the reader can read no such request. The
-/// run names the latest one, so only one Approval is read.
+/// Finds the request that asks again after a request was superseded, or `None` if the reader can read no such request.
+/// The run names the latest request of the gate, so only one Approval is read.
 pub(super) async fn latest_successor(caller: &Caller, read: &Read) -> Option<RequestLink> {
     let superseded = &read.seen.approval;
     superseded.status.as_ref().filter(|status| status.phase == ApprovalPhase::Superseded)?;
@@ -33,7 +33,7 @@ pub(super) async fn latest_successor(caller: &Caller, read: &Read) -> Option<Req
     if !names::is_object(newest) || superseded.metadata.name.as_deref() == Some(newest) {
         return None;
     }
-    let found = approval(&caller.client, namespace, newest).await.ok()?;
+    let found = fetch_approval(&caller.client, namespace, newest).await.ok()?;
     successor::last(superseded, std::iter::once(&found.approval)).map(next::link_to)
 }
 

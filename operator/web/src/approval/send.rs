@@ -128,7 +128,7 @@ impl Server for Sender<'_> {
     }
 
     async fn read(&self) -> Result<Seen, PageError> {
-        read::approval(&self.caller.client, self.namespace, self.name).await
+        read::fetch_approval(&self.caller.client, self.namespace, self.name).await
     }
 
     fn meaning(error: &PageError) -> Meaning {

@@ -8,7 +8,7 @@ use signoff_review::{problem::Problem, request::CONTEXT, text::one_line, whole};
 
 use super::{
     model::path,
-    read::approval,
+    read::fetch_approval,
     texts::{REVIEWED, SENT, SHOWN, Text, context, sent_text, subject},
 };
 use crate::{
@@ -35,7 +35,7 @@ pub async fn text(
     caller: Caller,
     Path((namespace, name, part)): Path<(String, String, String)>,
 ) -> Result<Response, PageError> {
-    let seen = approval(&caller.client, &namespace, &name).await?;
+    let seen = fetch_approval(&caller.client, &namespace, &name).await?;
     if let Some(problem) = seen.digest_problem() {
         return Err(PageError::Mismatch(problem.to_string()));
     }

@@ -78,9 +78,10 @@ impl Filter {
         }
     }
 
+    /// Derives the times and the wanted outcome from the fields, and adds an error to each field that cannot be used.
     fn check(&mut self) {
-        let first = day(&mut self.from);
-        let last = day(&mut self.to);
+        let first = read_day(&mut self.from);
+        let last = read_day(&mut self.to);
         self.start = first.and_then(midnight);
         self.end = last.and_then(|day| midnight(day.checked_add(1.day()).ok()?));
         if last.is_some() && self.end.is_none() {
@@ -104,7 +105,7 @@ impl Filter {
     /// lead.
     #[must_use]
     pub fn selector(&self) -> String {
-        let leads = |phase: &ApprovalPhase| match self.wanted {
+        let can_lead = |phase: &ApprovalPhase| match self.wanted {
             _ if !phase.is_end() => false,
             None => true,
             Some(Wanted::Phase(wanted)) => wanted == *phase,
@@ -113,7 +114,7 @@ impl Filter {
         };
         let others: Vec<_> = ApprovalPhase::ALL
             .iter()
-            .filter(|phase| !leads(phase))
+            .filter(|phase| !can_lead(phase))
             .map(|phase| format!("status.phase!={}", phase.name()))
             .collect();
         others.join(",")
@@ -129,7 +130,7 @@ impl Filter {
             Some(Wanted::Verdict(verdict)) => row.verdict == Some(verdict),
             Some(Wanted::Phase(phase)) => row.verdict.is_none() && row.phase == phase,
         };
-        let mut names = row.deciders.iter().flat_map(|one| [Some(&one.name), one.via.as_ref()]).flatten();
+        let mut names = row.deciders.iter().flat_map(|decider| [Some(&decider.name), decider.via.as_ref()]).flatten();
         is_in_time
             && is_wanted
             && (self.namespace.text.is_empty() || self.namespace.text == row.namespace)
@@ -176,8 +177,9 @@ impl Wanted {
     }
 }
 
-/// Returns the day that a field names, or adds an error to the field.
-fn day(field: &mut FilterField) -> Option<Date> {
+/// Returns the day that a field names; or `None` for an empty field, and for an invalid one, to which an error is
+/// added.
+fn read_day(field: &mut FilterField) -> Option<Date> {
     if field.text.is_empty() {
         return None;
     }
@@ -190,6 +192,7 @@ fn day(field: &mut FilterField) -> Option<Date> {
     day
 }
 
+/// Returns the first instant of a day, in UTC.
 fn midnight(day: Date) -> Option<Moment> {
     day.to_zoned(TimeZone::UTC).ok().map(|at| Moment::from(at.timestamp()))
 }

@@ -46,12 +46,13 @@ pub async fn read(
     most: usize,
     takes: impl Fn(&HistoryRow) -> bool,
 ) -> Result<Found, PageError> {
-    let all = read_all(client, namespaces, selector, most, takes);
-    tokio::time::timeout(LIST_TIMEOUT, all).await.unwrap_or_else(|_| {
+    let rows = read_all(client, namespaces, selector, most, takes);
+    tokio::time::timeout(LIST_TIMEOUT, rows).await.unwrap_or_else(|_| {
         Err(PageError::Away(format!("the API server has not listed the Approvals within {LIST_TIMEOUT:?}: try again")))
     })
 }
 
+/// Reads the lists of all namespaces, up to `most` Approvals, and sorts the selected rows.
 async fn read_all(
     client: &Client,
     namespaces: Option<&[String]>,
@@ -98,6 +99,7 @@ fn list_error(error: kube::Error) -> PageError {
     }
 }
 
+/// Adds the row of an object if it has one and is selected. Keeps the name of an object that cannot be read.
 fn add_object(found: &mut Found, object: DynamicObject, takes: impl Fn(&HistoryRow) -> bool) {
     let meta = object.meta();
     let name = [&meta.namespace, &meta.name].map(|part| part.clone().unwrap_or_default()).join("/");

@@ -179,7 +179,7 @@ async fn csv_file_is_an_attachment_and_says_if_it_is_incomplete() {
 /// Returns the last decision while no other reader has a place.
 async fn latest_of(client: &Client, namespaces: Option<&[String]>) -> Option<Latest> {
     let token = TokenId::of(&secrecy::SecretString::from("t".to_owned()));
-    latest_in(&LongReads::default(), &token, client, namespaces).await
+    find_latest_in(&LongReads::default(), &token, client, namespaces).await
 }
 
 type Asked = Arc<Mutex<Vec<String>>>;
@@ -290,11 +290,11 @@ async fn last_decision_does_not_wait_for_long_reads_of_others() {
     let others: Vec<_> = std::iter::successors(Some(0), |at| Some(at + 1))
         .map_while(|at: u32| reads.now(&token(&at.to_string())))
         .collect();
-    let said = latest_in(&reads, &token("own"), &client, None).now_or_never();
+    let said = find_latest_in(&reads, &token("own"), &client, None).now_or_never();
     assert_eq!(said, Some(None), "at once, and without a request");
     assert!(asked.lock().unwrap().is_empty());
     drop(others);
-    assert!(latest_in(&reads, &token("own"), &client, None).await.is_some());
+    assert!(find_latest_in(&reads, &token("own"), &client, None).await.is_some());
 }
 
 #[tokio::test]

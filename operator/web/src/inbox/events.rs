@@ -34,7 +34,7 @@ pub async fn events(
     caller: Caller,
     Places(places): Places,
 ) -> Result<Response, PageError> {
-    let place = state.feeds.place(&caller)?;
+    let place = state.feeds.acquire_place(&caller)?;
     let feed = state.feeds.complete_feed(&caller, &places).await?;
     Ok(Sse::new(change_events(feed, place)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }

@@ -111,7 +111,7 @@ async fn stream_sends_the_version_of_the_page_and_ends_at_sign_out() {
     let (caller, feeds) = (caller(), Feeds::new(10));
     let shown = render(&caller, &Feed::sample(caller.me.clone(), &[approval()], &[]));
     let other = Arc::new(Feed::sample(caller.me.clone(), &[approval()], &[]));
-    let mut body = stream(&other, feeds.place(&caller).unwrap());
+    let mut body = stream(&other, feeds.acquire_place(&caller).unwrap());
     let first = next(&mut body).await.unwrap();
     assert_eq!(first["waiting"], 1);
     let version = first["version"].as_str().unwrap();
@@ -132,11 +132,11 @@ async fn streams_of_a_session_are_bounded_and_free_their_places() {
     let (caller, feeds) = (caller(), Feeds::new(100));
     let feed = Arc::new(Feed::sample(caller.me.clone(), &[], &[]));
     let mut open: Vec<_> =
-        (0..8).map(|_| Box::pin(events::change_events(Arc::clone(&feed), feeds.place(&caller).unwrap()))).collect();
+        (0..8).map(|_| Box::pin(events::change_events(Arc::clone(&feed), feeds.acquire_place(&caller).unwrap()))).collect();
     assert!(open[0].next().await.is_some());
-    assert!(matches!(feeds.place(&caller), Err(PageError::TooMany(why)) if why.contains("this session")));
+    assert!(matches!(feeds.acquire_place(&caller), Err(PageError::TooMany(why)) if why.contains("this session")));
     open.pop();
-    assert!(feeds.place(&caller).is_ok());
+    assert!(feeds.acquire_place(&caller).is_ok());
 }
 
 /// Returns an open request of a run with a name, a requester and one approver.

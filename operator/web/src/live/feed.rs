@@ -155,9 +155,9 @@ impl Feed {
     ///
     /// # Errors
     /// The watch broke, or the list is not complete in time.
-    pub(super) async fn complete(&self) -> Result<bool, PageError> {
+    pub(super) async fn wait_until_complete(&self) -> Result<bool, PageError> {
         let (mut version, mut ended) = (self.version.subscribe(), self.ended.subscribe());
-        let listed = async {
+        let first_event = async {
             // A complete list can be shown even if the feed has ended since.
             tokio::select! {
                 biased;
@@ -165,7 +165,7 @@ impl Feed {
                 why = ended.wait_for(Option::is_some) => Some(why.map(|why| why.clone())),
             }
         };
-        match tokio::time::timeout(LIST_TIMEOUT, listed).await {
+        match tokio::time::timeout(LIST_TIMEOUT, first_event).await {
             Ok(None) => Ok(true),
             Ok(Some(Ok(Some(Ended::Broken(why))))) => {
                 Err(PageError::Away(format!("the Approvals cannot be followed: {why}")))
@@ -185,6 +185,7 @@ impl Feed {
         }
     }
 
+    /// Ends the feed, and stops its task. The reason of the first call stays.
     pub(super) fn end(&self, why: Ended) {
         self.ended.send_if_modified(|ended| {
             let is_first = ended.is_none();
@@ -211,15 +212,16 @@ impl Feed {
         was_unreadable || before.is_none_or(|before| before.standing != waiting.standing || *before.row != *waiting.row)
     }
 
-    /// Replaces a row by the name of an object that cannot be read, and returns whether a reader sees a difference.
+    /// Removes the row of an object that cannot be read, and keeps its name, up to [`UNREADABLE`] names. Returns
+    /// whether a reader sees a difference.
     pub(crate) fn put_unreadable(&self, meta: &ObjectMeta) -> bool {
         let shown = |text: Option<&String>| display(text.map_or("", String::as_str), 253);
-        let one = Unreadable { namespace: shown(meta.namespace.as_ref()), name: shown(meta.name.as_ref()) };
-        let uid = meta.uid.clone().unwrap_or_else(|| format!("{}/{}", one.namespace, one.name));
+        let unreadable = Unreadable { namespace: shown(meta.namespace.as_ref()), name: shown(meta.name.as_ref()) };
+        let uid = meta.uid.clone().unwrap_or_else(|| format!("{}/{}", unreadable.namespace, unreadable.name));
         let mut held = lock(&self.held);
         let was_readable = held.rows.remove(&uid).is_some();
         let is_kept = held.unreadable.len() < UNREADABLE || held.unreadable.contains_key(&uid);
-        let is_new = is_kept && held.unreadable.insert(uid, one.clone()).is_none_or(|before| before != one);
+        let is_new = is_kept && held.unreadable.insert(uid, unreadable.clone()).is_none_or(|before| before != unreadable);
         was_readable || is_new
     }
 
@@ -253,17 +255,18 @@ impl Feed {
     }
 }
 
-/// Returns the shared row of a version of an object. Rows that no feed has are dropped from time to time.
+/// Returns the shared row of a version of an object, and shares the row if it is new. Rows that no feed has are dropped
+/// from time to time.
 fn intern(shared: &SharedRows, row: Row) -> Arc<Row> {
     let key = (row.uid.clone(), row.version.clone());
-    let mut all = lock(shared);
-    if let Some(known) = all.get(&key).and_then(Weak::upgrade).filter(|known| **known == row) {
+    let mut rows = lock(shared);
+    if let Some(known) = rows.get(&key).and_then(Weak::upgrade).filter(|known| **known == row) {
         return known;
     }
     let row = Arc::new(row);
-    all.insert(key, Arc::downgrade(&row));
-    if all.len().is_power_of_two() {
-        all.retain(|_, known| known.strong_count() > 0);
+    rows.insert(key, Arc::downgrade(&row));
+    if rows.len().is_power_of_two() {
+        rows.retain(|_, known| known.strong_count() > 0);
     }
     row
 }

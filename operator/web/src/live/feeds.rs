@@ -69,7 +69,7 @@ impl Feeds {
                 None => self.open(caller, &asked).await?,
             };
             feed.touch();
-            if feed.complete().await? {
+            if feed.wait_until_complete().await? {
                 return Ok(feed);
             }
         }
@@ -89,8 +89,8 @@ impl Feeds {
     ///
     /// # Errors
     /// There are too many streams.
-    pub fn place(&self, caller: &Caller) -> Result<Place, PageError> {
-        self.streams.place(caller)
+    pub fn acquire_place(&self, caller: &Caller) -> Result<Place, PageError> {
+        self.streams.acquire_place(caller)
     }
 
     /// Ends the feed of a token at sign-out. Requests that arrived before the sign-out open no new feed.

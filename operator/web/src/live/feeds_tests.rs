@@ -163,14 +163,14 @@ async fn complete_feed_can_be_shown_after_its_end() {
     let feed = Feed::new(sample::me("alice", &[]), Vec::new(), None);
     feed.notify_readers();
     feed.end(Ended::Over);
-    assert_eq!(feed.complete().await, Ok(true));
+    assert_eq!(feed.wait_until_complete().await, Ok(true));
     let feed = Feed::new(sample::me("alice", &[]), Vec::new(), None);
     feed.end(Ended::Over);
-    assert_eq!(feed.complete().await, Ok(false), "another is to be opened");
+    assert_eq!(feed.wait_until_complete().await, Ok(false), "another is to be opened");
     let feed = Feed::new(sample::me("alice", &[]), Vec::new(), None);
     feed.end(Ended::Broken("x".to_owned()));
     let why = PageError::Away("the Approvals cannot be followed: x".to_owned());
-    assert_eq!(feed.complete().await, Err(why));
+    assert_eq!(feed.wait_until_complete().await, Err(why));
 }
 
 #[test]

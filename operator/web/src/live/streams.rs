@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The most streams of one token.
-const OWN: usize = 8;
+const MOST_OF_TOKEN: usize = 8;
 
 /// All streams by token. Each stream holds a receiver of its token, so the receivers are the number of streams.
 pub struct Streams {
@@ -42,19 +42,21 @@ impl Streams {
     ///
     /// # Errors
     /// There are too many streams.
-    pub fn place(&self, caller: &Caller) -> Result<Place, PageError> {
+    pub fn acquire_place(&self, caller: &Caller) -> Result<Place, PageError> {
         self.take_place(&caller.token, Instant::now() + life(caller.ends, now()))
     }
 
+    /// Takes a place for a stream that ends at `over` at the latest. Fails if the token, or all tokens together, have
+    /// too many streams.
     fn take_place(&self, token: &TokenId, over: Instant) -> Result<Place, PageError> {
         // No code panics while it holds the lock, so the lock is not poisoned.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, own| own.receiver_count() > 0);
+        open.retain(|_, streams| streams.receiver_count() > 0);
         let all: usize = open.values().map(watch::Sender::receiver_count).sum();
         let own = open.get(token).map_or(0, watch::Sender::receiver_count);
-        if own >= OWN {
+        if own >= MOST_OF_TOKEN {
             let why = format!(
-                "this session follows {OWN} such pages already: close one of them, or reload this page to see its state"
+                "this session follows {MOST_OF_TOKEN} such pages already: close one of them, or reload this page to see its state"
             );
             return Err(PageError::TooMany(why));
         }
@@ -107,7 +109,7 @@ mod tests {
     async fn streams_are_bounded_for_a_token_and_in_all() {
         let streams = Streams::new(10);
         let later = Instant::now() + Duration::from_secs(60);
-        let mut own: Vec<_> = (0..OWN).map(|_| streams.take_place(&token("a"), later).unwrap()).collect();
+        let mut own: Vec<_> = (0..MOST_OF_TOKEN).map(|_| streams.take_place(&token("a"), later).unwrap()).collect();
         assert!(
             matches!(streams.take_place(&token("a"), later), Err(PageError::TooMany(why)) if why.contains("this session"))
         );
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_ends_at_sign_out_and_when_its_time_is_over() {
+    async fn stream_ends_at_sign_out_and_after_its_time() {
         let streams = Streams::new(10);
         let later = Instant::now() + Duration::from_secs(3600);
         let mut first = streams.take_place(&token("a"), later).unwrap();

@@ -48,8 +48,12 @@ pub fn of_namespace(spec: &ApprovalPolicySpec, namespace: &str) -> Words {
 fn namespaces(selector: Option<&NamespaceSelector>) -> String {
     let selector = selector.cloned().unwrap_or_default();
     let labels = selector.match_labels.iter().map(|(key, value)| one_line(&format!("{key}={value}"), 400));
-    let all: Vec<_> = labels.chain(selector.match_expressions.iter().map(label)).collect();
-    if all.is_empty() { "every namespace".to_owned() } else { format!("namespaces with {}", all.join(" and ")) }
+    let conditions: Vec<_> = labels.chain(selector.match_expressions.iter().map(label)).collect();
+    if conditions.is_empty() {
+        "every namespace".to_owned()
+    } else {
+        format!("namespaces with {}", conditions.join(" and "))
+    }
 }
 
 fn label(rule: &LabelRule) -> String {
@@ -86,6 +90,7 @@ fn gate(type_: GateType) -> &'static str {
     }
 }
 
+/// Returns the demands of the rules that both kinds of policies share.
 fn of_rules(rules: &PolicyRules) -> Words {
     let demand = rules.gates.clone().unwrap_or_default();
     let mut demands = of_gates(&demand);
@@ -122,6 +127,7 @@ fn groups(required: &[RequiredFrom]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the demands on gates, each as a sentence.
 fn of_gates(demand: &GateRules) -> Vec<String> {
     let mut sentences = Vec::new();
     sentences.extend(
@@ -167,8 +173,9 @@ fn timeout(action: TimeoutAction) -> &'static str {
     }
 }
 
+/// Returns the sentence about a gate that the policy adds.
 fn added_gate(step: &PolicyStep) -> String {
-    let place = match (&step.at, &step.before) {
+    let position = match (&step.at, &step.before) {
         (Some(Position::Start), _) => "at the start of every run".to_owned(),
         (Some(Position::End), _) => "at the end of every run".to_owned(),
         (None, Some(before)) => {
@@ -190,7 +197,7 @@ fn added_gate(step: &PolicyStep) -> String {
     let bar = if hitl.exclude_requester == Some(true) { ", not the requester" } else { "" };
     let from = if hitl.required_from.is_empty() { String::new() } else { format!(", {}", groups(&hitl.required_from)) };
     let name = one_line(&step.name, 63);
-    format!("the gate {name} is added {place}: {count}{from}{bar} out of {} must agree", subjects(&hitl.approvers))
+    format!("the gate {name} is added {position}: {count}{from}{bar} out of {} must agree", subjects(&hitl.approvers))
 }
 
 fn guarded_steps(kind: GuardedKind) -> &'static str {

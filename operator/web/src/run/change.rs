@@ -328,7 +328,7 @@ async fn show_existing_run(
 
 /// Returns a warning about calls that a repetition would make again, or an error if the run cannot be repeated.
 async fn repetition_warning(client: &Client, address: &Address, uid: &str) -> Result<Option<String>, PageError> {
-    let workflow = read::whole_journal(client, address).await?;
+    let workflow = read::fetch_with_journal(client, address).await?;
     if workflow.metadata.uid.as_deref() != Some(uid) {
         return Err(PageError::Changed("another run has this name now: read its page again".to_owned()));
     }

@@ -74,15 +74,17 @@ impl Decisions {
         let mut asked: Vec<&StepRecord> = records.iter().filter(|record| record.kind == StepKind::Hitl).collect();
         asked.sort_by_key(|record| record.seq);
         let hidden = asked.len().saturating_sub(MOST);
-        let gates = asked.iter().skip(hidden).map(|record| gate(record, approvals, address, now)).collect();
+        let gates = asked.iter().skip(hidden).map(|record| decided_gate(record, approvals, address, now)).collect();
         Self { gates, hidden }
     }
 }
 
-fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Moment) -> Gate {
-    let approval = approvals.iter().find(|one| record.object.is_some() && one.metadata.name == record.object);
+/// Returns a gate as the page shows it, with the votes on its Approval.
+fn decided_gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Moment) -> Gate {
+    let approval =
+        approvals.iter().find(|approval| record.object.is_some() && approval.metadata.name == record.object);
     let outcome = record.decision.as_ref();
-    let state = match (outcome, approval.and_then(|one| one.status.as_ref())) {
+    let state = match (outcome, approval.and_then(|approval| approval.status.as_ref())) {
         (Some(outcome), _) => State::Decided(outcome.phase),
         (None, Some(status)) if record.phase == StepPhase::Waiting => State::Decided(status.phase),
         (None, _) => State::Record(record.phase),
@@ -93,13 +95,13 @@ fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Mom
         word: state.word(),
         tone: class(state.tone()),
         by: outcome.map(deciders),
-        at: outcome.and_then(|one| one.decided_at).map(Instant::from),
+        at: outcome.and_then(|outcome| outcome.decided_at).map(Instant::from),
         counts_as: outcome.and_then(|outcome| counts_as(outcome, approval)),
-        reason: outcome.and_then(|one| one.reason.as_ref()).map(|text| Fenced::new("Reason", text)),
+        reason: outcome.and_then(|outcome| outcome.reason.as_ref()).map(|text| Fenced::new("Reason", text)),
         before: outcome
             .zip(approval)
             .and_then(|(outcome, approval)| text_before_change(outcome, &approval.spec.request)),
-        votes: approval.map(|approval| votes(approval, now)).unwrap_or_default(),
+        votes: approval.map(|approval| person_decisions(approval, now)).unwrap_or_default(),
     }
 }
 
@@ -111,7 +113,7 @@ pub fn changes(records: &[StepRecord], approvals: &[Approval]) -> BTreeMap<Strin
     let mut changes: BTreeMap<String, String> = BTreeMap::new();
     for record in decided {
         let Some(outcome) = &record.decision else { continue };
-        let Some(approval) = approvals.iter().find(|one| one.metadata.name == record.object) else { continue };
+        let Some(approval) = approvals.iter().find(|approval| approval.metadata.name == record.object) else { continue };
         let request = &approval.spec.request;
         if let Some(reviewed) = request.reviews.as_ref().filter(|_| edits::replaced(outcome, request).is_some()) {
             let change = format!("{} at gate {}", deciders(outcome), one_line(&record.path, 120));
@@ -126,14 +128,15 @@ pub fn changes(records: &[StepRecord], approvals: &[Approval]) -> BTreeMap<Strin
     changes
 }
 
-/// Returns the text that a Modify at a gate replaced. Of a long text it is the beginning; the page of the Approval has
-/// the whole.
+/// Returns the text that a Modify at a gate replaced, or the beginning of a long text. The page of the Approval has the
+/// whole text.
 fn text_before_change(outcome: &Outcome, request: &ApprovalRequest) -> Option<Fenced> {
     let replaced = edits::replaced(outcome, request)?;
     let part = if replaced.is_cut { ", the beginning" } else { "" };
     Some(Fenced::new(&format!("Before the change{part} ({})", replaced.digest), replaced.text))
 }
 
+/// Returns the source of an outcome in words: `by alice@example.com`, `by its timeout`.
 fn deciders(outcome: &Outcome) -> String {
     match outcome.source {
         Source::Timeout => "by its timeout".to_owned(),
@@ -150,10 +153,11 @@ fn counts_as(outcome: &Outcome, approval: Option<&Approval>) -> Option<String> {
     outcome.verdict.filter(|_| expired).map(|verdict| request::counts_as(verdict, request))
 }
 
-fn votes(approval: &Approval, now: Moment) -> Vec<PersonDecision> {
+/// Returns the decisions of people on an Approval, also those that do not count.
+fn person_decisions(approval: &Approval, now: Moment) -> Vec<PersonDecision> {
     let status = approval.status.clone().unwrap_or_default();
     let decisions = approval.spec.decisions.iter().map(|(key, decision)| {
-        let invalid = status.invalid.get(key).is_some_and(|one| one.attempt == decision.attempt());
+        let invalid = status.invalid.get(key).is_some_and(|invalid| invalid.attempt == decision.attempt());
         let vote = status.votes.iter().find(|vote| vote.key == *key).filter(|_| !invalid);
         let words = decisions::said(decision);
         PersonDecision {

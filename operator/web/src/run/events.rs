@@ -68,8 +68,8 @@ pub async fn events(
     Query(shown): Query<SeenVersions>,
 ) -> Result<Response, PageError> {
     let address = Address::of(&namespace, &name)?;
-    let place = state.streams.place(&caller)?;
-    let workflow = read::workflow(&caller.client, &address).await?;
+    let place = state.streams.acquire_place(&caller)?;
+    let workflow = read::fetch_workflow(&caller.client, &address).await?;
     let changes = follow(&caller.client, &address, &workflow);
     Ok(Sse::new(change_events(changes, shown.seen, place))
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))

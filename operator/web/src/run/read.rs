@@ -79,8 +79,8 @@ impl Versions {
 
     /// Returns a word that identifies all versions.
     pub fn word(&self) -> String {
-        let all: String = self.0.iter().map(|(uid, version)| format!("{uid}={version};")).collect();
-        Digest::of_bytes(all.as_bytes()).short(16).to_owned()
+        let versions: String = self.0.iter().map(|(uid, version)| format!("{uid}={version};")).collect();
+        Digest::of_bytes(versions.as_bytes()).short(16).to_owned()
     }
 }
 
@@ -91,9 +91,9 @@ impl RunSnapshot {
     /// As every request for the Workflow. Approvals and segments that cannot be read are no error; the page says that
     /// they are missing.
     pub async fn fetch(client: &Client, address: &Address) -> Result<Self, PageError> {
-        let mut workflow = workflow(client, address).await?;
-        let of_run = ListParams::default().labels(&run::approvals(&workflow)).limit(APPROVALS);
-        let listed = Api::<Approval>::namespaced(client.clone(), &address.namespace).list(&of_run).await;
+        let mut workflow = fetch_workflow(client, address).await?;
+        let selected = ListParams::default().labels(&run::approvals(&workflow)).limit(APPROVALS);
+        let listed = Api::<Approval>::namespaced(client.clone(), &address.namespace).list(&selected).await;
         let (approvals, unlisted) = match listed {
             Ok(list) => {
                 let more = list.metadata.continue_.as_ref().is_some_and(|token| !token.is_empty());
@@ -112,25 +112,26 @@ impl RunSnapshot {
     }
 }
 
-/// Returns the Workflow of an address.
+/// Reads the Workflow of an address.
 ///
 /// # Errors
 /// As every request.
-pub async fn workflow(client: &Client, address: &Address) -> Result<Workflow, PageError> {
+pub async fn fetch_workflow(client: &Client, address: &Address) -> Result<Workflow, PageError> {
     Ok(Api::<Workflow>::namespaced(client.clone(), &address.namespace).get(&address.name).await?)
 }
 
-/// Returns the Workflow of an address, with the records of the latest segments in `status.steps`.
+/// Reads the Workflow of an address, with the records of the latest segments in `status.steps`.
 ///
 /// # Errors
 /// As every request. Segments that cannot be read stay in `status.segments`.
-pub async fn whole_journal(client: &Client, address: &Address) -> Result<Workflow, PageError> {
-    let mut workflow = workflow(client, address).await?;
+pub async fn fetch_with_journal(client: &Client, address: &Address) -> Result<Workflow, PageError> {
+    let mut workflow = fetch_workflow(client, address).await?;
     read_segments(client, address, &mut workflow).await;
     Ok(workflow)
 }
 
-/// Moves the records of the latest segments back into `status.steps`.
+/// Moves the records of the latest segments back into `status.steps`: as many as [`JournalBudget`] allows, and up to
+/// the first one that cannot be read.
 async fn read_segments(client: &Client, address: &Address, workflow: &mut Workflow) {
     let run = reference(workflow);
     let Some(status) = &mut workflow.status else { return };
@@ -139,7 +140,7 @@ async fn read_segments(client: &Client, address: &Address, workflow: &mut Workfl
         if !budget.takes(segment) {
             return;
         }
-        let Some(mut records) = segment_records(client, address, &run, segment).await else { return };
+        let Some(mut records) = read_segment(client, address, &run, segment).await else { return };
         records.append(&mut status.steps);
         status.steps = records;
         status.segments.pop();
@@ -151,8 +152,8 @@ pub fn reference(workflow: &Workflow) -> WorkflowRef {
     WorkflowRef { name: workflow.name_any(), uid: workflow.uid().unwrap_or_default() }
 }
 
-/// Returns the records of a segment, or `None` if its Blob cannot be read.
-pub async fn segment_records(
+/// Reads the records of a segment, or returns `None` and logs the reason if its Blob cannot be read.
+pub async fn read_segment(
     client: &Client,
     address: &Address,
     run: &WorkflowRef,

@@ -67,8 +67,8 @@ pub struct Bar {
 impl Timeline {
     /// Returns the time line of records.
     pub fn of(records: &[StepRecord], now: Moment) -> Self {
-        let is_shown = |one: &&StepRecord| {
-            one.kind != StepKind::Condition || matches!(one.phase, StepPhase::Failed | StepPhase::Unknown)
+        let is_shown = |record: &&StepRecord| {
+            record.kind != StepKind::Condition || matches!(record.phase, StepPhase::Failed | StepPhase::Unknown)
         };
         let mut shown: Vec<&StepRecord> = records.iter().filter(is_shown).collect();
         shown.sort_by_key(|record| (record.at, record.seq));
@@ -82,11 +82,11 @@ impl Timeline {
         let rows = &shown[hidden..];
         let first = rows.first().map_or(now, |record| record.at);
         let last = rows.iter().map(|record| end(record)).max().unwrap_or(now);
-        let all = last.since(first).as_millis().max(1);
-        let place = |at: Moment| scale(at.since(first).as_millis(), all);
+        let total = last.since(first).as_millis().max(1);
+        let position = |at: Moment| scale(at.since(first).as_millis(), total);
         let bar = |record: &&StepRecord| {
-            let (from, to) = (place(record.at).min(AXIS - SHORTEST), place(end(record)));
-            let state = record.decision.as_ref().map_or(State::Record(record.phase), |one| State::Decided(one.phase));
+            let (from, to) = (position(record.at).min(AXIS - SHORTEST), position(end(record)));
+            let state = record.decision.as_ref().map_or(State::Record(record.phase), |outcome| State::Decided(outcome.phase));
             let tone = if record.phase == StepPhase::Waiting { Tone::Attention } else { state.tone() };
             let attempt = if record.attempt > 1 { format!(", attempt {}", record.attempt) } else { String::new() };
             Bar {
@@ -112,8 +112,9 @@ impl Timeline {
     }
 }
 
-fn scale(part: u128, all: u128) -> u64 {
-    u64::try_from(part.saturating_mul(AXIS.into()) / all).unwrap_or(AXIS).min(AXIS)
+/// Returns a part of a length in units of the axis.
+fn scale(part: u128, total: u128) -> u64 {
+    u64::try_from(part.saturating_mul(AXIS.into()) / total).unwrap_or(AXIS).min(AXIS)
 }
 
 /// Returns the time that spans cover together. Overlapping parts count once.

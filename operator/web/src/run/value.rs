@@ -51,7 +51,7 @@ async fn fetch(
         return Err(unknown());
     }
     let _place = acquire_place(readers).await?;
-    let workflow = read::workflow(client, address).await?;
+    let workflow = read::fetch_workflow(client, address).await?;
     let (digest, file) = find_value(client, address, &workflow, digest).await.ok_or_else(unknown)?;
     let run = read::reference(&workflow);
     let found = whole::value(client, &address.namespace, &run, &digest, "the value").await;
@@ -122,7 +122,7 @@ async fn find_value(client: &Client, address: &Address, workflow: &Workflow, dig
     // One segment is held at a time, and at most as many are read as for the page of the run.
     let mut budget = read::JournalBudget::default();
     for segment in status.segments.iter().rev().take_while(|segment| budget.takes(segment)) {
-        let records = read::segment_records(client, address, &run, segment).await;
+        let records = read::read_segment(client, address, &run, segment).await;
         if let Some(found) = records.as_deref().and_then(in_records) {
             return Some(with_file(found));
         }

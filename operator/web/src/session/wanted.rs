@@ -21,7 +21,7 @@ pub const DIGITS: usize = 16;
 
 /// Remembers the page of an address. The address of a form counts as the page that shows the form.
 pub fn remember(jar: PrivateCookieJar, path: &str, query: Option<&str>, now: Moment) -> PrivateCookieJar {
-    match page(without_form(path)) {
+    match find_page(without_form(path)) {
         Some(page) => {
             let page = with_link_digest(page, query.unwrap_or_default());
             jar.add(cookie(COOKIE_NAME.to_owned(), format!("{now} {page}")))
@@ -50,27 +50,29 @@ fn with_link_digest(page: String, query: &str) -> String {
 /// Returns the page that shows the form of a path, or the inbox if there is none.
 #[must_use]
 pub fn page_of_form(path: &str) -> String {
-    page(without_form(path)).unwrap_or_else(|| "/".to_owned())
+    find_page(without_form(path)).unwrap_or_else(|| "/".to_owned())
 }
 
+/// Returns the path of the page that shows the form of a path. Any other path is unchanged.
 fn without_form(path: &str) -> &str {
     path.strip_suffix("/decide").or_else(|| path.strip_suffix("/change")).unwrap_or(path)
 }
 
-/// Returns the address of the remembered page, or the inbox if there is none, and forgets it.
+/// Removes the remembered page from the cookies, and returns its address; or the inbox if there is none, or if it is
+/// too old.
 pub fn take(jar: PrivateCookieJar, now: Moment) -> (PrivateCookieJar, String) {
     let value = jar.get(COOKIE_NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
     let remembered = value.split_once(' ').and_then(|(since, address)| {
         let since = Moment::from(since.parse::<jiff::Timestamp>().ok()?);
         (now < since.after(MAX_AGE)).then_some(())?;
         let (path, query) = address.split_once('?').unwrap_or((address, ""));
-        Some(with_link_digest(page(path)?, query))
+        Some(with_link_digest(find_page(path)?, query))
     });
     (jar.remove(cookie(COOKIE_NAME.to_owned(), String::new())), remembered.unwrap_or_else(|| "/".to_owned()))
 }
 
 /// Returns the path of a page, built from its parts, or `None` if there is no such page.
-fn page(path: &str) -> Option<String> {
+fn find_page(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     match parts.as_slice() {
         [""] => Some("/".to_owned()),

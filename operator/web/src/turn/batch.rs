@@ -147,7 +147,7 @@ impl<'a> Batch<'a> {
             Err(problems) => return Ok(Err(problems)),
         };
         let _place = LONG_READS.wait(&caller.token).await?;
-        let reads: Vec<_> = requests.iter().map(|(name, _)| read::approval(&caller.client, namespace, name)).collect();
+        let reads: Vec<_> = requests.iter().map(|(name, _)| read::fetch_approval(&caller.client, namespace, name)).collect();
         let reads = few_at_once(reads).await;
         let readable = reads.iter().filter_map(|read| Some(&read.as_ref().ok()?.approval));
         let members: Vec<_> = readable.filter(|approval| bond.target(&approval.spec.request).is_some()).collect();
@@ -285,7 +285,7 @@ impl Call<'_> {
         };
         chosen.target = target;
         let run = runs.of(&seen.approval);
-        let read = Read::of(self.state, self.caller, self.namespace, seen).await;
+        let read = Read::fetch_around(self.state, self.caller, self.namespace, seen).await;
         let read = Read { run: run.now.clone(), ..read };
         chosen.about = self.bond.describe(&read, &run);
         let (planned, problems) = match self.rehearse(read, typed).await? {

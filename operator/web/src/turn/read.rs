@@ -57,7 +57,7 @@ impl Together {
         // All calls of a turn are of one run.
         let first: Vec<_> = seen.iter().take(1).map(|request| &request.approval).collect();
         let run = Runs::read(&caller.client, namespace, &first).await.0.into_values().next().unwrap_or_default();
-        let calls: Vec<_> = seen.into_iter().map(|request| Read::of(state, caller, namespace, request)).collect();
+        let calls: Vec<_> = seen.into_iter().map(|request| Read::fetch_around(state, caller, namespace, request)).collect();
         let calls = few_at_once(calls).await;
         let calls = calls.into_iter().map(|call| Read { run: run.now.clone(), ..call }).collect();
         let bond = Bond::Turn(name.to_owned());
@@ -75,7 +75,7 @@ impl Together {
         names: &[String],
     ) -> Result<Self, PageError> {
         let _place = LONG_READS.wait(&caller.token).await?;
-        let reads: Vec<_> = names.iter().map(|name| read::approval(&caller.client, namespace, name)).collect();
+        let reads: Vec<_> = names.iter().map(|name| read::fetch_approval(&caller.client, namespace, name)).collect();
         let mut seen = Vec::new();
         for read in few_at_once(reads).await {
             match read {
@@ -87,7 +87,7 @@ impl Together {
         let approvals: Vec<_> = seen.iter().map(|request| &request.approval).collect();
         let runs = Runs::read(&caller.client, namespace, &approvals).await;
         let strangers = runs.strangers(&approvals);
-        let calls: Vec<_> = seen.into_iter().map(|request| Read::of(state, caller, namespace, request)).collect();
+        let calls: Vec<_> = seen.into_iter().map(|request| Read::fetch_around(state, caller, namespace, request)).collect();
         let calls = few_at_once(calls).await;
         let calls = calls.into_iter().map(|call| Read { run: runs.of(&call.seen.approval).now, ..call }).collect();
         Ok(Self { bond: Bond::Equal, namespace: namespace.to_owned(), calls, strangers })
