@@ -123,8 +123,8 @@ impl People {
     fn is_allowed_email(&self, name: &str) -> bool {
         let domain = name.rsplit_once('@').map(|(_, domain)| domain);
         let is_allowed = |domain: &str| self.domains.iter().any(|allowed| allowed.eq_ignore_ascii_case(domain));
-        // `bob+1@` and `bob+2@` are the same mailbox, to which an author could send many mails. Such users need an entry
-        // in the file of people.
+        // `bob+1@` and `bob+2@` are the same mailbox, to which an author could send many mails. Such users need an
+        // entry in the file of people.
         is_mail_address(name) && !name.contains('+') && domain.is_some_and(is_allowed)
     }
 }
