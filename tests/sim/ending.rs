@@ -19,25 +19,18 @@ impl Ending {
     pub fn of(harness: &Harness, run: &str) -> Self {
         let workflow = harness.workflow(run);
         let status = &workflow["status"];
-        let steps: Vec<Value> = list(&records(harness, status)).map(step).collect();
-        let mut approvals: Vec<&Value> = Vec::new();
+        let mut steps: Vec<Value> = list(&records(harness, status)).map(step).collect();
         let stored = harness.approvals();
-        approvals.extend(
-            stored
-                .iter()
-                .filter(|approval| approval["spec"]["request"]["workflow"]["uid"] == workflow["metadata"]["uid"]),
-        );
-        approvals
-            .iter()
-            .filter(|approval| is_late(&approval["status"]["outcome"]))
-            .for_each(|late| check_lateness(late));
-        let mut approvals: Vec<Value> = approvals.into_iter().map(approval).collect();
+        let is_of_run =
+            |approval: &&Value| approval["spec"]["request"]["workflow"]["uid"] == workflow["metadata"]["uid"];
+        let stored: Vec<&Value> = stored.iter().filter(is_of_run).collect();
+        stored.iter().filter(|approval| is_late(&approval["status"]["outcome"])).for_each(|late| check_lateness(late));
+        let mut approvals: Vec<Value> = stored.into_iter().map(approval).collect();
         approvals.sort_by_key(|approval| approval["path"].to_string());
-        // The condition only shows that something waited for a moment.
-        let mut steps = steps;
         let late = leave_out_late(&mut steps, &mut approvals);
-        let on_the_way = |c: &&Value| c["type"] == "PodsPending" || c["type"] == "Stalled";
-        let conditions = list(&status["conditions"]).filter(|c| !on_the_way(c) || c["status"] == "True");
+        // A false condition of these types only shows that something waited for a moment.
+        let is_transient = |c: &&Value| c["type"] == "PodsPending" || c["type"] == "Stalled";
+        let conditions = list(&status["conditions"]).filter(|c| !is_transient(c) || c["status"] == "True");
         let mut ending = Self(json!({
             "phase": status["phase"], "message": status["message"], "outputs": status["outputs"], "outputsRef": status["outputsRef"],
             "conditions": conditions.map(|c| pick(c, &["type", "status", "reason", "message"])).collect::<Vec<_>>(),
@@ -49,8 +42,8 @@ impl Ending {
         ending
     }
 
-    /// Returns `expected` in the form that can be compared with this ending. If people were asked late, the run has
-    /// further writes, so the numbers of writes are left out.
+    /// Returns `expected` in the form that can be compared with this ending. If people were asked late in this run, it
+    /// has further writes, so `expected` loses the numbers of its writes too.
     pub fn as_asked_in_time(&self, expected: &Self) -> Self {
         let mut expected = expected.clone();
         if self.is_late() {
@@ -59,8 +52,7 @@ impl Ending {
         expected
     }
 
-    /// Returns the ending in the order of the paths if the numbers of writes are removed, because another one of
-    /// parallel gates may be first.
+    /// Sorts the steps by path if people were asked late, because the order of parallel gates may then differ.
     pub fn in_any_order(mut self) -> Self {
         if self.is_late()
             && let Some(steps) = self.0["steps"].as_array_mut()
@@ -70,6 +62,7 @@ impl Ending {
         self
     }
 
+    /// Whether people were asked late: [`Ending::of`] then removed the numbers of writes.
     fn is_late(&self) -> bool {
         self.0["seq"].is_null()
     }
@@ -82,25 +75,26 @@ impl Ending {
         }
     }
 
-    /// Returns the differences from `expected`, one line for each place.
+    /// Returns the differences from `expected`, one line for each JSON path.
     pub fn differences(&self, expected: &Self) -> String {
         let mut lines = Vec::new();
-        differ("", &expected.0, &self.0, &mut lines);
+        add_differences("", &expected.0, &self.0, &mut lines);
         lines.join("\n")
     }
 }
 
-fn differ(place: &str, expected: &Value, found: &Value, lines: &mut Vec<String>) {
+/// Adds one line for each value in which `found` differs from `expected`.
+fn add_differences(place: &str, expected: &Value, found: &Value, lines: &mut Vec<String>) {
     match (expected, found) {
         (Value::Object(one), Value::Object(other)) => {
             for key in one.keys().chain(other.keys().filter(|key| !one.contains_key(*key))) {
-                differ(&format!("{place}.{key}"), &expected[key], &found[key], lines);
+                add_differences(&format!("{place}.{key}"), &expected[key], &found[key], lines);
             }
         }
         (Value::Array(one), Value::Array(other)) => {
-            for at in 0..one.len().max(other.len()) {
-                let [expected, found] = [one, other].map(|list| list.get(at).unwrap_or(&Value::Null));
-                differ(&format!("{place}[{at}]"), expected, found, lines);
+            for index in 0..one.len().max(other.len()) {
+                let [expected, found] = [one, other].map(|list| list.get(index).unwrap_or(&Value::Null));
+                add_differences(&format!("{place}[{index}]"), expected, found, lines);
             }
         }
         _ if expected == found => {}
@@ -114,7 +108,7 @@ pub fn is_late(outcome: &Value) -> bool {
     outcome["phase"] == "Superseded" && why.starts_with("people were asked after")
 }
 
-/// Panics if an Approval says that people were asked late, and they were not.
+/// Panics if the Approval was created at most five seconds after its gate began, so that people were not asked late.
 fn check_lateness(approval: &Value) {
     let request = &approval["spec"]["request"];
     let moment = |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap();
@@ -124,8 +118,8 @@ fn check_lateness(approval: &Value) {
     assert!(late.as_secs_f64() > 5.0, "{} was created {late} after its time began", approval["metadata"]["name"]);
 }
 
-/// Removes the gates that asked late and asked again, so that each is where it would be if it had asked in time.
-/// Returns how many there were.
+/// Removes the visits of gates that asked late, and gives the visit that asked again the path that it would have if the
+/// gate had asked in time. Returns the number of removed visits.
 fn leave_out_late(steps: &mut Vec<Value>, approvals: &mut Vec<Value>) -> usize {
     let late: Vec<Value> =
         steps.iter().filter(|step| is_late(&step["decision"])).map(|step| step["path"].clone()).collect();
@@ -187,8 +181,8 @@ fn decision(outcome: &Value) -> Value {
     )
 }
 
-/// Returns every record of the journal of a status, those of its segments included, in the order in which they began. A
-/// segment that is not stored is null.
+/// Returns every record of the journal of a status, records in segments included, in the order in which they began. A
+/// segment that is not stored becomes one null record.
 pub fn records(harness: &Harness, status: &Value) -> Value {
     let stored: BTreeMap<String, String> = stored(harness).map(|text| (digest(&text), text)).collect();
     let mut records = Vec::new();
@@ -215,13 +209,14 @@ fn is_segment(text: &str) -> bool {
     list(&records).next().is_some_and(|record| record["path"].is_string())
 }
 
-/// Returns the stored texts.
+/// Returns the text of each stored Blob.
 fn stored(harness: &Harness) -> impl Iterator<Item = String> {
     let blobs = harness.server.values(&Resource::new("signoff.dev", "blobs"), Some(NAMESPACE));
     blobs.into_iter().filter_map(|blob| blob["spec"]["data"].as_str().map(str::to_owned))
 }
 
-/// Returns the stored large values. Segments have times, and one may be left over from a lost commit.
+/// Returns the stored large values, except the segments of journals: segments contain times, and one may be left over
+/// from a lost commit.
 fn values(harness: &Harness) -> Vec<Value> {
     let blobs = harness.server.values(&Resource::new("signoff.dev", "blobs"), Some(NAMESPACE));
     let blobs = blobs.iter().filter(|blob| !blob["spec"]["data"].as_str().is_some_and(is_segment));

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::binary::{self, Programs};
 use super::network::Network;
-use super::people::{self, CAST, NODE, SCHEDULER};
+use super::people::{self, CAST, NODE, Person, SCHEDULER};
 use super::supervised::Supervised;
 use super::{connect, keys, kubeconfig, ports, progress};
 
@@ -100,46 +100,67 @@ impl ControlPlane {
 
     async fn start_components(&mut self, options: &Options) -> Result<()> {
         let components = options.network.as_ref().map_or(&[][..], |_| &[NODE, SCHEDULER]);
-        let everybody = CAST.iter().chain(components);
-        let tokens: Vec<_> = everybody.map(|person| Ok((person, people::fresh_token()?))).collect::<Result<_>>()?;
+        let users = CAST.iter().chain(components);
+        let tokens: Vec<(&Person, String)> =
+            users.map(|person| Ok((person, people::fresh_token()?))).collect::<Result<_>>()?;
         fs::write(self.file("tokens.csv"), people::token_file(&tokens))?;
         keys::write(&self.file("service-accounts.key"), &self.file("service-accounts.pub"))?;
 
-        let (client, peer) = (ports::free()?, ports::free()?);
-        let secure = match &options.network {
+        let etcd_url = self.start_etcd().await?;
+        self.start_apiserver(options, &etcd_url, &tokens).await?;
+        self.start_controller_manager(options).await?;
+        if options.network.is_some() {
+            self.start_scheduler()?;
+        }
+        Ok(())
+    }
+
+    /// Starts etcd, waits until it is healthy, and returns its URL for clients.
+    async fn start_etcd(&mut self) -> Result<String> {
+        let (client_port, peer_port) = (ports::free()?, ports::free()?);
+        let client_url = format!("http://127.0.0.1:{client_port}");
+        self.etcd = Some(self.run_etcd(&client_url, &format!("http://127.0.0.1:{peer_port}"))?);
+        let health = reqwest::Client::builder().no_proxy().build()?;
+        until_ready(&mut self.etcd, async || {
+            let answer = health.get(format!("{client_url}/health")).send().await?.error_for_status()?;
+            answer.text().await?.contains("true").then_some(()).context("unhealthy")
+        })
+        .await?;
+        Ok(client_url)
+    }
+
+    /// Starts kube-apiserver, writes the kubeconfig of the users with `tokens`, and waits until `admin` can connect.
+    async fn start_apiserver(
+        &mut self,
+        options: &Options,
+        etcd_url: &str,
+        tokens: &[(&Person, String)],
+    ) -> Result<()> {
+        let api_address = match &options.network {
             // The service `kubernetes` has this port, and there is no proxy between the service and the API server.
             Some(network) => SocketAddrV4::new(network.api(), 443),
             None => SocketAddrV4::new(Ipv4Addr::LOCALHOST, ports::free()?),
         };
-        let etcd_url = format!("http://127.0.0.1:{client}");
-        self.etcd = Some(self.run_etcd(&etcd_url, &format!("http://127.0.0.1:{peer}"))?);
-        let health = reqwest::Client::builder().no_proxy().build()?;
-        until_ready(&mut self.etcd, async || {
-            let answer = health.get(format!("{etcd_url}/health")).send().await?.error_for_status()?;
-            answer.text().await?.contains("true").then_some(()).context("unhealthy")
-        })
-        .await?;
-
-        self.url = format!("https://{secure}");
-        let mut arguments = self.apiserver_arguments(&etcd_url, secure, options.network.as_ref());
+        self.url = format!("https://{api_address}");
+        let mut arguments = self.apiserver_arguments(etcd_url, api_address, options.network.as_ref());
         arguments.extend(options.apiserver.iter().cloned());
         self.apiserver = Some(self.run("kube-apiserver", &self.programs.kube_apiserver, arguments)?);
-        let config = kubeconfig::for_cast(&self.url, &self.file("certificates/apiserver.crt"), &tokens);
-        kubeconfig::write(&self.kubeconfig(), &config)?;
+        let config = kubeconfig::for_cast(&self.url, &self.file("certificates/apiserver.crt"), tokens);
         let kubeconfig = self.kubeconfig();
+        kubeconfig::write(&kubeconfig, &config)?;
         until_ready(&mut self.apiserver, async || {
             // A new client every time: it reads the certificate, which the API server itself writes.
             let admin = connect(&kubeconfig, "admin", None).await?;
             admin.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
             Ok(())
         })
-        .await?;
+        .await
+    }
 
-        self.start_controller_manager(options).await?;
-        if options.network.is_some() {
-            let (scheduler, _) = self.programs.needed_by_pods()?;
-            self.scheduler = Some(self.run("kube-scheduler", scheduler, self.scheduler_arguments()?)?);
-        }
+    /// Starts kube-scheduler, and does not wait for it.
+    fn start_scheduler(&mut self) -> Result<()> {
+        let (scheduler, _) = self.programs.needed_by_pods()?;
+        self.scheduler = Some(self.run("kube-scheduler", scheduler, self.scheduler_arguments()?)?);
         Ok(())
     }
 
@@ -163,14 +184,15 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Starts a component whose log is the file `NAME.log`.
     fn run(&self, name: &str, program: &Path, arguments: Vec<String>) -> Result<Supervised> {
         Supervised::start(name, program, arguments, &[], &self.logs().join(format!("{name}.log")))
     }
 
     /// Starts etcd. Its data is in memory if the machine has a file system for that, because the data is temporary.
     fn run_etcd(&self, client: &str, peer: &str) -> Result<Supervised> {
-        let memory = Path::new("/dev/shm");
-        let data = private_folder("signoff-etcd-", if memory.is_dir() { memory } else { self.folder() })?.keep();
+        let in_memory = Path::new("/dev/shm");
+        let data = private_folder("signoff-etcd-", if in_memory.is_dir() { in_memory } else { self.folder() })?.keep();
         let arguments = self.etcd_arguments(&data.display().to_string(), client, peer);
         let log = self.logs().join("etcd.log");
         Supervised::start_with_data("etcd", &self.programs.etcd, arguments, &[], &log, Some(&data))
@@ -255,7 +277,7 @@ impl ControlPlane {
         self.folder().join(name)
     }
 
-    /// Returns the folder with its kubeconfigs, certificates and logs; it is removed with the control plane.
+    /// Returns the folder of kubeconfigs, certificates and logs, which is removed with the control plane.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.as_ref().map_or(Path::new(""), TempDir::path)
@@ -280,13 +302,13 @@ impl ControlPlane {
         &self.url
     }
 
-    /// Returns the programs of its components, and kubectl and helm.
+    /// Returns the programs of the components, and kubectl and helm.
     #[must_use]
     pub fn programs(&self) -> &Programs {
         &self.programs
     }
 
-    /// Returns the duration from the start until it was ready, without building programs.
+    /// Returns the time from the start of the components until they were ready; building programs is not included.
     #[must_use]
     pub fn ready_in(&self) -> Duration {
         self.ready_in
@@ -302,7 +324,7 @@ impl ControlPlane {
             .collect()
     }
 
-    /// Keeps logs, certificates and kubeconfigs when it ends, for a suite that failed.
+    /// Keeps logs, certificates and kubeconfigs after the control plane has ended, for a suite that failed.
     pub fn keep_logs(&mut self) {
         self.keep_logs = true;
     }

@@ -1,5 +1,5 @@
-//! Open loop: clients apply, and later decide, as fast as they are answered; none waits for a Workflow. This measures
-//! throughput and the cost of a Workflow, beside creates of Events in the same run.
+//! Open loop: clients apply, and later decide, as fast as they are answered; none waits for a Workflow. Measures
+//! throughput and the cost of a Workflow. Creates of Events in the same run are the unit of the cost.
 //!
 //! Events -> open all gates -> Events -> decide them all -> Events
 //!
@@ -48,12 +48,12 @@ pub(super) struct OpenLoop {
 /// One half of a run.
 pub(super) struct Phase {
     pub(super) took: Duration,
-    /// Successful writes in it, the clients' own included.
+    /// Successful writes in this half, by the operator and by the clients.
     pub(super) writes: Writes,
 }
 
 impl Phase {
-    /// Returns the share of these rates that was reached, without Events and with them.
+    /// Returns the share of the rates of `ceiling` that was reached, without writes of Events and with them.
     pub(super) fn shares(&self, ceiling: &Rates) -> [f64; 2] {
         [self.writes.without_events(), self.writes].map(|writes| ceiling.seconds_for(&writes) / self.took.as_secs_f64())
     }
@@ -72,14 +72,14 @@ impl OpenLoop {
         let before = Reading::take(harness, Some(&operator))?;
         let (gates, opened_in) = runs::open(harness, &operator, &namespace, clients, workflows).await?;
         let opened = Counters::read(&operator).await?.requests();
-        let (opened_at_rest, after) = at_rest(harness, &operator).await?;
+        let (opened_at_rest, after) = wait_for_rest(harness, &operator).await?;
         let opening = after.since(&before);
 
         events.create().await?;
         let before = Reading::take(harness, Some(&operator))?;
         let decided_in = runs::decide(harness, &operator, &namespace, clients, &gates).await?;
         let decided = Counters::read(&operator).await?.requests();
-        let (rest, after) = at_rest(harness, &operator).await?;
+        let (rest, after) = wait_for_rest(harness, &operator).await?;
         let deciding = after.since(&before);
 
         events.create().await?;
@@ -90,8 +90,8 @@ impl OpenLoop {
         Ok(Self {
             clients,
             workflows,
-            opening: Phase { took: opened_in, writes: Writes { workflow_creates: own, ..writes(opened - idle) } },
-            deciding: Phase { took: decided_in, writes: Writes { decisions: own, ..writes(decided - opened_at_rest) } },
+            opening: Phase { took: opened_in, writes: Writes { workflow_creates: own, ..writes_of_operator(opened - idle) } },
+            deciding: Phase { took: decided_in, writes: Writes { decisions: own, ..writes_of_operator(decided - opened_at_rest) } },
             used: opening + deciding,
             event_ms: events.cost_ms,
             peak_mib,
@@ -100,27 +100,28 @@ impl OpenLoop {
         })
     }
 
-    /// Returns the API server's processor time a Workflow, in milliseconds.
+    /// Returns the API server's processor time per Workflow, in milliseconds.
     pub(super) fn api_server_ms(&self) -> f64 {
-        self.a_workflow(self.used.cpu(API_SERVER))
+        self.ms_per_workflow(self.used.cpu(API_SERVER))
     }
 
-    /// Returns the same in the unit of creates of an Event: the median of the batches.
+    /// Returns the API server's processor time per Workflow, in units of the median processor time per create of an
+    /// Event.
     pub(super) fn api_server_in_events(&self) -> f64 {
         self.api_server_ms() / self.event_median_ms()
     }
 
-    /// Returns the median of the batches of Events, in milliseconds a create.
+    /// Returns the API server's processor time per create of an Event, in milliseconds: the median of the batches.
     pub(super) fn event_median_ms(&self) -> f64 {
         median(&self.event_ms)
     }
 
-    /// Returns the operator's processor time a Workflow, in milliseconds.
+    /// Returns the operator's processor time per Workflow, in milliseconds.
     pub(super) fn operator_ms(&self) -> f64 {
-        self.a_workflow(self.used.cpu(OPERATOR))
+        self.ms_per_workflow(self.used.cpu(OPERATOR))
     }
 
-    fn a_workflow(&self, cpu: Duration) -> f64 {
+    fn ms_per_workflow(&self, cpu: Duration) -> f64 {
         cpu.as_secs_f64() * 1000.0 / self.workflows as f64
     }
 }
@@ -137,18 +138,19 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Waits until the operator is at rest; the reading is of the moment when it came to rest, not of the end of the wait.
-async fn at_rest(harness: &Harness, operator: &OperatorProcess) -> Result<(Requests, Reading)> {
+/// Waits until the operator is at rest. Returns its requests, and the reading of the moment when it came to rest, which
+/// is before the end of the wait.
+async fn wait_for_rest(harness: &Harness, operator: &OperatorProcess) -> Result<(Requests, Reading)> {
     let (counters, reading) = Counters::read_at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;
     Ok((counters.requests(), reading))
 }
 
-fn writes(by_operator: Requests) -> Writes {
+fn writes_of_operator(requests: Requests) -> Writes {
     Writes {
-        approval_creates: by_operator.creates,
-        approval_status: by_operator.approval_status,
-        workflow_status: by_operator.workflow_status,
-        events: by_operator.events,
+        approval_creates: requests.creates,
+        approval_status: requests.approval_status,
+        workflow_status: requests.workflow_status,
+        events: requests.events,
         ..Writes::default()
     }
 }
@@ -171,7 +173,7 @@ impl<'a> Events<'a> {
         Ok(Self { harness, sample, client, path, clients, created: 0, cost_ms: Vec::new() })
     }
 
-    /// Creates some batches, and records the cost of each.
+    /// Creates [`BATCHES`] batches, and records the API server's processor time per create of each.
     async fn create(&mut self) -> Result<()> {
         for _ in 0..BATCHES {
             let bodies = bodies(EVENTS, |index| {
@@ -194,14 +196,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_is_not_moved_by_one_batch_that_was_disturbed() {
+    fn median_ignores_one_large_value_and_is_zero_for_no_values() {
         assert!((median(&[1.3, 9.0, 1.2]) - 1.3).abs() < 1e-9);
         assert!((median(&[1.0, 2.0]) - 1.5).abs() < 1e-9);
         assert!(median(&[]).abs() < 1e-9);
     }
 
     #[test]
-    fn a_share_of_the_ceiling_is_the_least_time_of_the_writes_by_the_time_they_took() {
+    fn share_of_the_ceiling_is_the_time_needed_at_the_ceiling_divided_by_the_time_taken() {
         let ceiling = Rates {
             workflow_create: 500.0,
             approval_create: 500.0,
