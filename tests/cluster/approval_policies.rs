@@ -11,7 +11,8 @@ use signoff_api::{approval::ApprovalPhase, conditions, workflow::WorkflowPhase};
 
 use harness::{Harness, approve, gate, message, reason};
 
-fn sre_too() -> Value {
+/// Returns a policy that makes the group sre approve at every gate.
+fn policy_that_requires_sre() -> Value {
     json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "sre"}]}}})
 }
 
@@ -22,7 +23,7 @@ fn phase(run: &signoff_api::Workflow) -> WorkflowPhase {
 #[tokio::test]
 async fn a_policy_requires_a_group_and_show_names_the_policy() {
     let harness = Harness::open("policies").await;
-    harness.cluster_policy("alpha", sre_too()).await;
+    harness.cluster_policy("alpha", policy_that_requires_sre()).await;
     harness.run("refund", json!([gate("review", json!({}))])).await;
     let (approval, request) = harness.wait_for_gate("refund", "review").await;
     let source = format!("ClusterApprovalPolicy {}", harness.policy("alpha"));
@@ -83,7 +84,7 @@ async fn two_user_names_of_one_person_count_once() {
 #[tokio::test]
 async fn a_deleted_policy_still_applies_to_pending_gates_only() {
     let harness = Harness::open("policies").await;
-    harness.cluster_policy("alpha", sre_too()).await;
+    harness.cluster_policy("alpha", policy_that_requires_sre()).await;
     harness.run("refund", json!([gate("one", json!({})), gate("two", json!({}))])).await;
     let (approval, before) = harness.wait_for_gate("refund", "one").await;
     harness.delete_cluster_policy("alpha").await;

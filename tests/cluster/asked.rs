@@ -22,7 +22,7 @@ use tokio::sync::OnceCell;
 ///
 /// # Panics
 /// The API server still refuses after 1,000 questions.
-pub(crate) async fn allowed(cluster: &Cluster, question: &SubjectAccessReview) {
+pub(crate) async fn wait_until_allowed(cluster: &Cluster, question: &SubjectAccessReview) {
     let reviews: Api<SubjectAccessReview> = Api::all(cluster.admin().await.unwrap());
     for _ in 0..1000 {
         let answer = reviews.create(&PostParams::default(), question).await.unwrap();
@@ -69,7 +69,7 @@ impl Place {
     /// Approval names a spec of its own, so that equal questions have different names.
     pub(crate) async fn ask(&self, change: impl FnOnce(&mut ApprovalRequest)) -> String {
         let mut request = refund();
-        let run = self.run.get_or_init(|| run(&self.cluster, &self.namespace.name)).await;
+        let run = self.run.get_or_init(|| create_run(&self.cluster, &self.namespace.name)).await;
         request.workflow.uid.clone_from(run);
         request.spec_digest = Digest::of_bytes(&self.asked.fetch_add(1, Ordering::Relaxed).to_le_bytes());
         change(&mut request);
@@ -81,8 +81,8 @@ impl Place {
         name
     }
 
-    /// Writes the conditions of the run, as the operator does.
-    pub(crate) async fn says_of_run(&self, conditions: Value) {
+    /// Replaces the conditions of the run of all requests, as the operator.
+    pub(crate) async fn set_run_conditions(&self, conditions: Value) {
         let runs: Api<Workflow> = Api::namespaced(self.operator.clone(), &self.namespace.name);
         let mut run = serde_json::to_value(runs.get("refund-4711").await.unwrap()).unwrap();
         run["status"]["conditions"] = conditions;
@@ -90,8 +90,9 @@ impl Place {
         runs.replace_status("refund-4711", &PostParams::default(), &run).await.unwrap();
     }
 
-    /// Gives the Git controller of the cast the verb `delegate` on one person, in this namespace.
-    pub(crate) async fn let_flux_speak_for(&self, person: &str) {
+    /// Gives the Git controller of the cast the verb `delegate` on one person in this namespace, and waits until the
+    /// binding takes effect.
+    pub(crate) async fn let_flux_decide_for(&self, person: &str) {
         let flux = "--serviceaccount=flux-system:kustomize-controller";
         let namespace = self.namespace.name.as_str();
         let role = json!({
@@ -106,7 +107,7 @@ impl Place {
             "namespace": namespace, "group": "signoff.dev", "resource": "people", "verb": "delegate", "name": person,
         }}}))
         .unwrap();
-        allowed(&self.cluster, &question).await;
+        wait_until_allowed(&self.cluster, &question).await;
     }
 
     /// Returns the Approvals of the namespace, as the operator.
@@ -132,7 +133,7 @@ impl Place {
         approvals.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
     }
 
-    /// Marks the first attempt of a person of the cast as invalid, as the operator does.
+    /// Marks the first attempt of a person of the cast as invalid, as the operator.
     pub(crate) async fn invalidate(&self, person: &str, name: &str, why: &str) {
         let mut found = self.stored(name).await;
         let invalid = Invalid { attempt: 1, why: why.to_owned() };
@@ -140,8 +141,8 @@ impl Place {
         self.approvals().replace_status(name, &PostParams::default(), &found).await.unwrap();
     }
 
-    /// Waits until a decision was found invalid by [`Place::count`].
-    pub(crate) async fn until_found_invalid(&self, name: &str) {
+    /// Waits until a decision was found invalid by [`Place::start_counting`].
+    pub(crate) async fn wait_until_found_invalid(&self, name: &str) {
         let is_invalid = |found: Option<&Approval>| {
             found.and_then(|found| found.status.as_ref()).is_some_and(|status| !status.invalid.is_empty())
         };
@@ -149,9 +150,9 @@ impl Place {
         tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.unwrap().unwrap();
     }
 
-    /// Counts decisions here as the operator does, and by the same function, until the guard is dropped. The journal of
-    /// their run does not name these Approvals, so an operator would cancel them.
-    pub(crate) fn count(&self) -> Counting {
+    /// Counts decisions here as the operator does, and by the same function, until the result is dropped. An
+    /// operator would cancel the Approvals instead, because the journal of their run does not name them.
+    pub(crate) fn start_counting(&self) -> Counting {
         self.counts.store(true, Ordering::Relaxed);
         let approvals = self.approvals();
         Counting(tokio::spawn(async move {
@@ -185,13 +186,13 @@ impl Place {
         if self.counts.load(Ordering::Relaxed) { invocation.env("SIGNOFF_DEFAULT_WAIT", "1m") } else { invocation }
     }
 
-    /// Runs `kubectl approve …`.
+    /// Runs `kubectl approve …` as this person, in this namespace.
     pub(crate) async fn approve(&self, person: &str, arguments: &[&str]) -> Finished {
         self.plugin(person, arguments).run().await.unwrap()
     }
 }
 
-/// Counting that ends when it is dropped.
+/// The task that counts decisions until it is dropped.
 pub(crate) struct Counting(tokio::task::JoinHandle<()>);
 
 impl Drop for Counting {
@@ -206,7 +207,7 @@ pub(crate) fn plugin() -> std::path::PathBuf {
 }
 
 /// Creates the run of the requests, which no operator starts, and returns its uid.
-async fn run(cluster: &Cluster, namespace: &str) -> String {
+async fn create_run(cluster: &Cluster, namespace: &str) -> String {
     let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "refund-4711"},
         "spec": {"requestedBy": "dana@example.com", "steps": [{"name": "only", "set": {"value": "1"}}]}});
     let runs: Api<Workflow> = Api::namespaced(cluster.token_client("dana").await.unwrap(), namespace);

@@ -21,17 +21,17 @@ use crate::runs::Runs;
 /// The deadline of every wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The timeout of the gate.
-const TIME: Duration = Duration::from_secs(20);
+const GATE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Creates a quota that forbids Approvals, and waits until the API server applies it.
 async fn forbid_approvals(runs: &Runs) -> Api<ResourceQuota> {
     let quotas: Api<ResourceQuota> = runs.api();
     let quota = json!({"metadata": {"name": "people"}, "spec": {"hard": {"count/approvals.signoff.dev": "0"}}});
     quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
-    let known = |quota: Option<&ResourceQuota>| {
+    let is_applied = |quota: Option<&ResourceQuota>| {
         quota.and_then(|quota| quota.status.as_ref()?.hard.as_ref()).is_some_and(|hard| !hard.is_empty())
     };
-    timeout(TIMEOUT, await_condition(quotas.clone(), "people", known)).await.unwrap().unwrap();
+    timeout(TIMEOUT, await_condition(quotas.clone(), "people", is_applied)).await.unwrap().unwrap();
     quotas
 }
 
@@ -54,7 +54,7 @@ async fn a_gate_whose_approval_a_quota_refused_is_not_approved_by_timeout() {
         dana.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     }
     // The deadline passes, and then the quota is removed.
-    sleep(TIME + Duration::from_secs(5)).await;
+    sleep(GATE_TIMEOUT + Duration::from_secs(5)).await;
     quotas.delete("people", &DeleteParams::default()).await.unwrap();
 
     let first = runs.wait_for_gate("refund").await.name_any();
@@ -73,7 +73,7 @@ async fn a_gate_whose_approval_a_quota_refused_is_not_approved_by_timeout() {
     assert_eq!((outcome.phase, outcome.verdict), (ApprovalPhase::Superseded, None));
     let created = second.metadata.creation_timestamp.unwrap().0;
     let left = second.spec.request.deadline.timestamp().duration_since(created);
-    assert!(left.as_secs() + 2 >= TIME.as_secs().cast_signed(), "people have {left}");
+    assert!(left.as_secs() + 2 >= GATE_TIMEOUT.as_secs().cast_signed(), "people have {left}");
     assert_eq!((count_sent("late"), count_sent("in-time")), (0, 1));
     twin.wait_for_end("refund").await;
 

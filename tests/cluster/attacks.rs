@@ -8,7 +8,7 @@ mod run;
 use signoff_tests::attacks::CHAPTERS;
 
 /// Checks one chapter, and reports all of its failures by name.
-async fn chapter(name: &str) {
+async fn check_chapter(name: &str) {
     let chapter = CHAPTERS.iter().find(|chapter| chapter.name == name).unwrap();
     let attacks = chapter.attacks();
     let count = attacks.len();
@@ -22,7 +22,7 @@ macro_rules! chapters {
         $(
             #[tokio::test]
             async fn $name() {
-                chapter(stringify!($name)).await;
+                check_chapter(stringify!($name)).await;
             }
         )*
 

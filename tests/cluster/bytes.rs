@@ -1,5 +1,5 @@
-//! The bytes of a run that the API server stores, and how many of them are `managedFields`: each write, watch event and
-//! cache has them.
+//! The stored bytes of a run and of its Approval, and how many of them are `managedFields`: each write, watch event and
+//! cache contains these bytes.
 
 use kube::ResourceExt;
 use serde_json::json;

@@ -19,15 +19,15 @@ use crate::policies::harness::{approval, assert_refused, to_answer, workflow};
 
 const OPERATOR_POD: &str = "signoff-operator-outside";
 
-fn chart() -> PathBuf {
+fn chart_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/signoff")
 }
 
 /// Writes the chart as an earlier release might have been: without a column, without a policy, with one rule less.
-fn earlier_chart(folder: &Path) {
+fn write_earlier_chart(folder: &Path) {
     for part in ["", "templates", "files"] {
         std::fs::create_dir_all(folder.join(part)).unwrap();
-        for entry in std::fs::read_dir(chart().join(part)).unwrap() {
+        for entry in std::fs::read_dir(chart_folder().join(part)).unwrap() {
             let entry = entry.unwrap();
             if entry.file_type().unwrap().is_file() {
                 std::fs::copy(entry.path(), folder.join(part).join(entry.file_name())).unwrap();
@@ -46,7 +46,7 @@ fn earlier_chart(folder: &Path) {
     std::fs::remove_file(folder.join("files/validating-children-exec.yaml")).unwrap();
 }
 
-async fn helm(cluster: &Cluster, arguments: &[&str]) {
+async fn run_helm(cluster: &Cluster, arguments: &[&str]) {
     cluster.helm(arguments).run().await.unwrap().ok().unwrap();
 }
 
@@ -62,13 +62,13 @@ async fn vote(
     to_answer(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
 }
 
-async fn columns(admin: &Client) -> Vec<String> {
+async fn read_columns(admin: &Client) -> Vec<String> {
     let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let crd = crds.get("approvals.signoff.dev").await.unwrap();
     crd.spec.versions[0].additional_printer_columns.iter().flatten().map(|column| column.name.clone()).collect()
 }
 
-async fn generations(admin: &Client) -> Vec<(String, Option<String>, Option<i64>)> {
+async fn read_generations(admin: &Client) -> Vec<(String, Option<String>, Option<i64>)> {
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(admin.clone());
     let list = policies.list(&ListParams::default()).await.unwrap();
     list.into_iter().map(|policy| (policy.name_any(), policy.uid(), policy.metadata.generation)).collect()
@@ -79,7 +79,7 @@ async fn an_upgrade_does_not_change_pending_approvals() {
     let cluster = Cluster::own().await.unwrap();
     let admin = cluster.admin().await.unwrap();
     let earlier = tempfile::tempdir().unwrap();
-    earlier_chart(earlier.path());
+    write_earlier_chart(earlier.path());
     let path = earlier.path().display().to_string();
     let install = [
         "install",
@@ -91,10 +91,10 @@ async fn an_upgrade_does_not_change_pending_approvals() {
         "--set",
         "operator.enabled=false",
     ];
-    helm(&cluster, &install).await;
+    run_helm(&cluster, &install).await;
     cluster.in_force().await.unwrap();
     cluster.operator_identity(OPERATOR_POD).await.unwrap();
-    assert!(columns(&admin).await.contains(&"Deciders".to_owned()));
+    assert!(read_columns(&admin).await.contains(&"Deciders".to_owned()));
 
     let namespace = cluster.namespace("upgrade").await.unwrap().name;
     let operator: Api<Approval> = Api::namespaced(cluster.operator_client().await.unwrap(), &namespace);
@@ -108,11 +108,11 @@ async fn an_upgrade_does_not_change_pending_approvals() {
     let voted = ask("Voted on?").await;
     let voted =
         vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Approve", "reason": "before"})).await.unwrap();
-    let unchanged_before = generations(&admin).await;
+    let unchanged_before = read_generations(&admin).await;
 
     // `helm upgrade` to the current chart, as every test installs the chart.
     cluster.install(&[]).await.unwrap();
-    let columns = columns(&admin).await;
+    let columns = read_columns(&admin).await;
     assert!(columns.contains(&"Decided by".to_owned()) && !columns.contains(&"Deciders".to_owned()), "{columns:?}");
     for before in [&untouched, &voted] {
         let after = operator.get(&before.name_any()).await.unwrap();
@@ -120,7 +120,7 @@ async fn an_upgrade_does_not_change_pending_approvals() {
         assert_eq!(after.resource_version(), before.resource_version(), "an upgrade writes no Approval");
     }
     // helm does not write a policy whose text is the same, so the guard does not start again.
-    let after = generations(&admin).await;
+    let after = read_generations(&admin).await;
     let moved: Vec<_> =
         unchanged_before.iter().filter(|policy| !after.contains(policy)).map(|(name, ..)| name.as_str()).collect();
     assert_eq!(moved, ["signoff-approvals"]);
@@ -153,8 +153,8 @@ async fn an_uninstall_keeps_crds_and_objects_for_the_next_install() {
     let refund = serde_json::from_value(workflow("refund", json!({}))).unwrap();
     let refund = workflows.create(&PostParams::default(), &refund).await.unwrap();
 
-    helm(&cluster, &["uninstall", "signoff", "-n", OPERATOR_NAMESPACE]).await;
-    assert!(generations(&admin).await.is_empty(), "the policies went with the release");
+    run_helm(&cluster, &["uninstall", "signoff", "-n", OPERATOR_NAMESPACE]).await;
+    assert!(read_generations(&admin).await.is_empty(), "the policies went with the release");
     let approvals: Api<Approval> = Api::namespaced(admin.clone(), &namespace);
     let kept: Api<Workflow> = Api::namespaced(admin, &namespace);
     assert_eq!(approvals.get(&voted.name_any()).await.unwrap().spec, voted.spec);
@@ -178,8 +178,8 @@ async fn the_operator_is_admitted_under_restricted_pod_security() {
         json!({"metadata": {"name": ELSEWHERE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
     let restricted: Namespace = serde_json::from_value(restricted).unwrap();
     Api::all(admin.clone()).create(&PostParams::default(), &restricted).await.unwrap();
-    let path = chart().display().to_string();
-    helm(&cluster, &["install", "signoff", &path, "-n", ELSEWHERE, "--set", "serviceAccount.name=judge"]).await;
+    let path = chart_folder().display().to_string();
+    run_helm(&cluster, &["install", "signoff", &path, "-n", ELSEWHERE, "--set", "serviceAccount.name=judge"]).await;
     cluster.in_force().await.unwrap();
 
     let pods: Api<Pod> = Api::namespaced(admin.clone(), ELSEWHERE);
@@ -209,14 +209,14 @@ async fn the_operator_is_admitted_under_restricted_pod_security() {
     let by_admin = create(&[]).await.refused().unwrap();
     assert!(by_admin.contains("only the operator can create Approvals"), "{by_admin}");
     // kubectl would prefer the certificate or the token of its kubeconfig, so this kubeconfig has no user.
-    let nobody = cluster.folder().join("nobody.yaml");
+    let anonymous = cluster.folder().join("nobody.yaml");
     let mut file: Value = serde_saphyr::from_str(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).unwrap();
     file["users"] = json!([{"name": "judge", "user": {"token": token.trim()}}]);
     for context in file["contexts"].as_array_mut().unwrap() {
         context["context"]["user"] = json!("judge");
     }
-    std::fs::write(&nobody, serde_json::to_string(&file).unwrap()).unwrap();
+    std::fs::write(&anonymous, serde_json::to_string(&file).unwrap()).unwrap();
     let by_judge =
-        cluster.kubectl(["create", "-n", "default", "-f", "-"]).kubeconfig(&nobody).input(&asked).run().await.unwrap();
+        cluster.kubectl(["create", "-n", "default", "-f", "-"]).kubeconfig(&anonymous).input(&asked).run().await.unwrap();
     by_judge.ok().unwrap();
 }

@@ -16,7 +16,7 @@ const ALICE: [(&str, &str); 2] = [("impersonate-user", "alice@example.com"), ("i
 const CHANNEL: &str = "impersonate-extra-signoff.dev%2fchannel";
 
 /// Connects with the token of the page's account, as its Pod would have it.
-async fn page(cluster: &Cluster) -> Client {
+async fn connect_as_page(cluster: &Cluster) -> Client {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.admin().await.unwrap(), OPERATOR_NAMESPACE);
     let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
     let token = accounts.create_token_request("signoff-web", &PostParams::default(), &request).await.unwrap();
@@ -29,8 +29,8 @@ async fn page(cluster: &Cluster) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// Returns the answer to a request with these headers, or the API server's refusal.
-async fn ask(
+/// Sends a request with these headers. Returns the answer, or the message of the API server's refusal.
+async fn send(
     client: &Client,
     method: Method,
     path: &str,
@@ -50,7 +50,7 @@ async fn ask(
     }
 }
 
-async fn cookie_key(cluster: &Cluster) -> Vec<u8> {
+async fn read_cookie_key(cluster: &Cluster) -> Vec<u8> {
     let secrets: Api<Secret> = Api::namespaced(cluster.admin().await.unwrap(), OPERATOR_NAMESPACE);
     secrets.get("signoff-web-cookie-key").await.unwrap().data.unwrap()["cookie-key"].0.clone()
 }
@@ -60,15 +60,15 @@ async fn an_impersonating_page_acts_only_as_people_and_keeps_its_cookie_key() {
     let cluster = Cluster::own().await.unwrap();
     let page_of = [("web.enabled", "true"), ("web.url", "https://signoff.example.com")];
     cluster.install(&page_of).await.unwrap();
-    let key = cookie_key(&cluster).await;
+    let key = read_cookie_key(&cluster).await;
     assert!(key.len() >= 64);
 
     let namespace = cluster.namespace("page").await.unwrap().name;
     let approvals = format!("/apis/signoff.dev/v1alpha1/namespaces/{namespace}/approvals");
-    let client = page(&cluster).await;
-    let refused = ask(&client, Method::GET, &approvals, &ALICE, Value::Null).await.unwrap_err();
+    let client = connect_as_page(&cluster).await;
+    let refused = send(&client, Method::GET, &approvals, &ALICE, Value::Null).await.unwrap_err();
     assert!(refused.contains("impersonate"), "passing tokens through, it impersonates nobody: {refused}");
-    let refused = ask(&client, Method::GET, &approvals, &[], Value::Null).await.unwrap_err();
+    let refused = send(&client, Method::GET, &approvals, &[], Value::Null).await.unwrap_err();
     assert!(refused.contains("signoff-web\" cannot list"), "and has no right of its own: {refused}");
 
     let oidc = [
@@ -77,22 +77,22 @@ async fn an_impersonating_page_acts_only_as_people_and_keeps_its_cookie_key() {
         ("web.oidc.clientId", "signoff"),
     ];
     cluster.install(&[&page_of[..], &oidc].concat()).await.unwrap();
-    assert_eq!(cookie_key(&cluster).await, key, "an upgrade ends all sessions");
+    assert_eq!(read_cookie_key(&cluster).await, key, "an upgrade ends all sessions");
 
     let operator: Api<Approval> = Api::namespaced(cluster.operator_client().await.unwrap(), &namespace);
     let asked = approval(json!({"approvers": [{"kind": "User", "name": "alice@example.com"}]}));
     let asked = operator.create(&PostParams::default(), &asked).await.unwrap().name_any();
-    let client = page(&cluster).await;
+    let client = connect_as_page(&cluster).await;
     let alice = [&ALICE[..], &[(CHANNEL, "web")]].concat();
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-    let me = ask(&client, Method::POST, reviews, &alice, review.clone()).await.unwrap();
+    let me = send(&client, Method::POST, reviews, &alice, review.clone()).await.unwrap();
     assert_eq!(me["status"]["userInfo"]["username"], "alice@example.com");
-    let listed = ask(&client, Method::GET, &approvals, &alice, Value::Null).await.unwrap();
+    let listed = send(&client, Method::GET, &approvals, &alice, Value::Null).await.unwrap();
     assert_eq!(listed["items"].as_array().unwrap().len(), 1);
     let vote = json!({"spec": {"decisions": {"alice@example.com": {"verdict": "Approve"}}}});
     let one = format!("{approvals}/{asked}");
-    let voted = ask(&client, Method::PATCH, &one, &alice, vote.clone()).await.unwrap();
+    let voted = send(&client, Method::PATCH, &one, &alice, vote.clone()).await.unwrap();
     assert_eq!(voted["spec"]["decisions"]["alice@example.com"]["verdict"], "Approve");
 
     let mallory = [("impersonate-user", "mallory@example.com"), (CHANNEL, "web")];
@@ -128,7 +128,7 @@ async fn an_impersonating_page_acts_only_as_people_and_keeps_its_cookie_key() {
             "cannot impersonate-on:user-info:patch",
         ),
     ] {
-        let refused = ask(&client, method, path, headers, body).await.unwrap_err();
+        let refused = send(&client, method, path, headers, body).await.unwrap_err();
         assert!(refused.contains(words), "{what}: {refused}");
     }
 }

@@ -30,8 +30,9 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 }
 "#;
 
-/// Compiles the library. A machine that compiles Rust has a C compiler, because Rust links with it.
-fn wrong_clock(folder: &Path) -> PathBuf {
+/// Compiles the library into the folder, and returns its path. A machine that compiles Rust has a C compiler, because
+/// Rust links with it.
+fn compile_wrong_clock(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("wrong_clock.c"), folder.join("wrong_clock.so"));
     std::fs::write(&source, WRONG_CLOCK).unwrap();
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).arg("-ldl").status();
@@ -39,7 +40,7 @@ fn wrong_clock(folder: &Path) -> PathBuf {
     library
 }
 
-async fn operator(cluster: &Cluster, clock: &Path, ahead: i64) -> OperatorProcess {
+async fn start_operator(cluster: &Cluster, clock: &Path, ahead: i64) -> OperatorProcess {
     let environment = vec![
         ("LD_PRELOAD".to_owned(), clock.display().to_string()),
         ("SIGNOFF_TEST_AHEAD".to_owned(), ahead.to_string()),
@@ -47,13 +48,13 @@ async fn operator(cluster: &Cluster, clock: &Path, ahead: i64) -> OperatorProces
     OperatorProcess::start(cluster, OperatorOptions { environment, ..OperatorOptions::default() }).await.unwrap()
 }
 
-async fn doctor(cluster: &Cluster) -> Finished {
+async fn run_doctor(cluster: &Cluster) -> Finished {
     let plugin = crate::asked::plugin();
     cluster.kubectl(["approve", "doctor"]).search(plugin.parent().unwrap()).person("admin").run().await.unwrap()
 }
 
 /// Returns the seconds from the creation of an Approval to its deadline.
-fn time_of(approval: &Approval) -> u64 {
+fn seconds_to_decide(approval: &Approval) -> u64 {
     let created = Moment::from(approval.metadata.creation_timestamp.as_ref().unwrap().0);
     approval.spec.request.deadline.since(created).as_secs()
 }
@@ -67,13 +68,13 @@ async fn an_operator_with_a_wrong_clock_ends_gates_in_time() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let clock = wrong_clock(folder.path());
+    let clock = compile_wrong_clock(folder.path());
     let runs = Runs::on(cluster, "clocks").await;
 
     let approve = |after: &str| json!({"timeout": {"after": after, "action": "Approve"}});
     let mut open = Vec::new();
     for (ahead, reason, word) in [(25 * 3600, "MachineAhead", "ahead of"), (-600, "MachineBehind", "behind")] {
-        let running = operator(&runs.cluster, &clock, ahead).await;
+        let running = start_operator(&runs.cluster, &clock, ahead).await;
         // The runs that waited for people when this process began still wait.
         for run in [format!("long{ahead}"), format!("short{ahead}")] {
             let after = if run.starts_with("long") { "10m" } else { "6s" };
@@ -81,7 +82,7 @@ async fn an_operator_with_a_wrong_clock_ends_gates_in_time() {
         }
         let (long, short) =
             (runs.wait_for_gate(&format!("long{ahead}")).await, runs.wait_for_gate(&format!("short{ahead}")).await);
-        assert!((599..=602).contains(&time_of(&long)), "{ahead}: {} s", time_of(&long));
+        assert!((599..=602).contains(&seconds_to_decide(&long)), "{ahead}: {} s", seconds_to_decide(&long));
         open.push(long.name_any());
 
         // The honest twin ends by itself, after its deadline by the clock of the API server.
@@ -97,23 +98,23 @@ async fn an_operator_with_a_wrong_clock_ends_gates_in_time() {
         }
         let skewed = |run: Option<&Workflow>| {
             let conditions = run.and_then(|run| run.status.as_ref()).map(|status| &status.conditions[..]);
-            conditions.unwrap_or_default().iter().any(|said| said.type_ == "ClockSkewed" && said.reason == reason)
+            conditions.unwrap_or_default().iter().any(|condition| condition.type_ == "ClockSkewed" && condition.reason == reason)
         };
         runs.until(runs.api(), &format!("long{ahead}"), "says that the clock is wrong", skewed).await;
-        let told = doctor(&runs.cluster).await;
-        assert_eq!(told.code, 1, "{told:?}");
-        let page = told.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(page.contains("the clock of its machine is") && page.contains(word), "{told:?}");
+        let finished = run_doctor(&runs.cluster).await;
+        assert_eq!(finished.code, 1, "{finished:?}");
+        let page = finished.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page.contains("the clock of its machine is") && page.contains(word), "{finished:?}");
         running.stop().await.unwrap();
     }
-    let running = operator(&runs.cluster, &clock, 0).await;
-    let told = doctor(&runs.cluster).await;
-    assert_eq!(told.code, 0, "{told:?}");
+    let running = start_operator(&runs.cluster, &clock, 0).await;
+    let finished = run_doctor(&runs.cluster).await;
+    assert_eq!(finished.code, 0, "{finished:?}");
     running.stop().await.unwrap();
 }
 
-/// Stops or continues the API server of this cluster.
-fn signal(cluster: &Cluster, signal: &str) {
+/// Sends a signal to the API server of this cluster, such as `-STOP`.
+fn signal_api_server(cluster: &Cluster, signal: &str) {
     let pids = cluster.plane().unwrap().pids();
     let (_, pid) = pids.iter().find(|(name, _)| *name == "kube-apiserver").unwrap();
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
@@ -129,11 +130,11 @@ async fn an_outage_of_the_api_server_ends_no_gate_and_no_call_in_flight() {
     let gate = runs.wait_for_gate("open").await;
     let pid = running.pid();
 
-    signal(&runs.cluster, "-STOP");
+    signal_api_server(&runs.cluster, "-STOP");
     tokio::time::sleep(Duration::from_secs(17)).await;
     assert!(running.get("/healthz").await.is_ok(), "the process lives");
     let error = running.get("/readyz").await.expect_err("it reaches nothing");
-    signal(&runs.cluster, "-CONT");
+    signal_api_server(&runs.cluster, "-CONT");
 
     // The operator continues, and the gate whose time passed during the outage asks again.
     runs.another_gate_is_decided_in_time("after").await;

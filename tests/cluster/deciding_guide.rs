@@ -27,16 +27,17 @@ const GUIDE: &str = concat!(
     include_str!("../../docs/guides/gitops.md"),
 );
 
-/// The example's name and digest, in whose place the Approval of the test has its own.
+/// The name and the digest of the Approval on the page. The test puts the name and the digest of its own Approval in
+/// their place.
 struct Example {
     name: &'static str,
     digest: &'static str,
 }
 
-fn example(setup: &Block<'static>) -> Example {
+fn read_example(setup: &Block<'static>) -> Example {
     let name = setup.lines.iter().find_map(|line| line.strip_prefix("$ APPROVAL=")).expect("the page sets APPROVAL");
-    let at = GUIDE.find("sha256:").expect("the page shows a digest");
-    let digest = &GUIDE[at..at + 71];
+    let start = GUIDE.find("sha256:").expect("the page shows a digest");
+    let digest = &GUIDE[start..start + "sha256:".len() + 64];
     assert!(
         digest.bytes().skip(7).all(|digit| digit.is_ascii_hexdigit()) && name.ends_with(&digest[7..17]),
         "{name} {digest}"
@@ -45,7 +46,7 @@ fn example(setup: &Block<'static>) -> Example {
 }
 
 /// Changes a request to one about the call of a tool.
-fn asks_about_a_call(request: &mut ApprovalRequest) {
+fn make_request_about_call(request: &mut ApprovalRequest) {
     let arguments = r#"{"amount":420,"customer":"ACME"}"#;
     let parameters = json!({"Modify": {"type": "object", "required": ["arguments"], "properties": {"arguments": {
         "type": "object", "required": ["amount", "customer"], "additionalProperties": false,
@@ -66,7 +67,8 @@ fn asks_about_a_call(request: &mut ApprovalRequest) {
     request.parameters = serde_json::from_value(parameters).unwrap();
 }
 
-/// Creates the Approval that the block names.
+/// Creates the Approval of this kind of gate, with the votes and the status that a block of the page needs. Returns the
+/// name.
 async fn ask(place: &Place, gate: &str) -> String {
     match gate {
         "plain" => place.ask(|request| request.quorums[0].approvers.push(Subject::user("bob@example.com"))).await,
@@ -78,7 +80,7 @@ async fn ask(place: &Place, gate: &str) -> String {
             ]});
             place.ask(|request| request.form = serde_json::from_value(form).unwrap()).await
         }
-        "call" => place.ask(asks_about_a_call).await,
+        "call" => place.ask(make_request_about_call).await,
         "leads" => {
             place
                 .ask(|request| {
@@ -96,7 +98,7 @@ async fn ask(place: &Place, gate: &str) -> String {
             place
                 .record("alice", &name, json!({"verdict": "Modify", "parameters": {"respnse": "Dear ACME, sorry."}}))
                 .await;
-            place.until_found_invalid(&name).await;
+            place.wait_until_found_invalid(&name).await;
             name
         }
         "overdue" => {
@@ -124,13 +126,13 @@ async fn write_kubeconfigs(place: &Place, folder: &Path) {
     for person in ["alice", "bob", "carol", "erin", "flux"] {
         let kubeconfig = folder.join(person);
         fs::copy(place.cluster.kubeconfig_of(person).unwrap(), &kubeconfig).unwrap();
-        let here = ["config", "set-context", "--current", "--namespace", &place.namespace.name];
-        place.cluster.kubectl(here).kubeconfig(&kubeconfig).run().await.unwrap().ok().unwrap();
+        let arguments = ["config", "set-context", "--current", "--namespace", &place.namespace.name];
+        place.cluster.kubectl(arguments).kubeconfig(&kubeconfig).run().await.unwrap().ok().unwrap();
     }
 }
 
 /// Runs the block in a shell, as its person, in a folder of its own.
-async fn run(place: &Place, kubeconfigs: &Path, folder: &Path, setup: &str, block: &Block<'_>) -> Finished {
+async fn run_block(place: &Place, kubeconfigs: &Path, folder: &Path, setup: &str, block: &Block<'_>) -> Finished {
     let kubeconfig = kubeconfigs.join(block.word("as").expect("every block says whose it is"));
     let script = format!("exec 2>&1\ncd '{}'\n{setup}{}", folder.display(), block.script());
     let kubectl = place.cluster.clients().kubectl.parent().unwrap();
@@ -143,52 +145,54 @@ async fn run(place: &Place, kubeconfigs: &Path, folder: &Path, setup: &str, bloc
 async fn every_line_of_the_guide_does_what_the_guide_says() {
     let blocks = page::blocks(GUIDE);
     let setup = blocks.iter().find(|block| block.word("setup").is_some()).expect("the page has a setup");
-    let example = example(setup);
+    let example = read_example(setup);
     let place = Place::shared("guide").await;
-    let _counting = place.count();
-    place.let_flux_speak_for("bob@example.com").await;
+    let _counting = place.start_counting();
+    place.let_flux_decide_for("bob@example.com").await;
     let kubeconfigs = tempfile::tempdir().unwrap();
     write_kubeconfigs(&place, kubeconfigs.path()).await;
-    let play = async |block: &Block<'static>| {
+    let try_block = async |block: &Block<'static>| {
         let folder = tempfile::tempdir().unwrap();
         let id = block.word("after");
         let first = id.map(|id| blocks.iter().find(|other| other.word("id") == Some(id)).expect("the block before"));
         let gate = block.word("gate").or_else(|| first?.word("gate")).expect("every block says what is asked");
         let name = ask(&place, gate).await;
         let digest = place.stored(&name).await.spec.request.digest;
-        let real = |text: &str| text.replace(example.name, &name).replace(example.digest, digest.as_str());
+        let with_own_name = |text: &str| text.replace(example.name, &name).replace(example.digest, digest.as_str());
         for file in blocks.iter().filter(|block| block.word("file").is_some()) {
             let path = folder.path().join(file.word("file").unwrap());
-            fs::write(path, real(&(file.text()))).unwrap();
+            fs::write(path, with_own_name(&(file.text()))).unwrap();
         }
-        let setup = real(&setup.script());
+        let setup = with_own_name(&setup.script());
         if let Some(first) = first {
-            run(&place, kubeconfigs.path(), folder.path(), &setup, first).await.ok().unwrap();
+            run_block(&place, kubeconfigs.path(), folder.path(), &setup, first).await.ok().unwrap();
         }
-        let finished = run(&place, kubeconfigs.path(), folder.path(), &setup, block).await;
-        let problem = judge(&place, &name, block, &finished, real).await.err()?;
+        let finished = run_block(&place, kubeconfigs.path(), folder.path(), &setup, block).await;
+        let problem = check_block(&place, &name, block, &finished, with_own_name).await.err()?;
         let lines = block.lines.join("\n");
         Some(format!("{lines}\n-- {problem}; it ended with {} and printed\n{}", finished.code, finished.stdout))
     };
     let commands = blocks.iter().filter(|block| block.language == "console" && block.word("setup").is_none());
-    let played: Vec<_> = futures::stream::iter(commands).map(play).buffered(4).collect().await;
-    let failures: Vec<_> = played.into_iter().flatten().collect();
+    let results: Vec<_> = futures::stream::iter(commands).map(try_block).buffered(4).collect().await;
+    let failures: Vec<_> = results.into_iter().flatten().collect();
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
-async fn judge(
+/// Checks the exit code, the output and the stored verdict of a block. Returns the first difference from the page as an
+/// error.
+async fn check_block(
     place: &Place,
     name: &str,
     block: &Block<'_>,
     finished: &Finished,
-    real: impl Fn(&str) -> String,
+    with_own_name: impl Fn(&str) -> String,
 ) -> Result<(), String> {
     if (finished.code == 0) == block.word("refused").is_some() {
         return Err("the wrong exit code".into());
     }
     let mut printed = finished.stdout.lines();
     for expected in block.printed() {
-        let expected = real(expected);
+        let expected = with_own_name(expected);
         if !printed.any(|line| is_printed(&expected, line)) {
             return Err(format!("not printed: {expected}"));
         }

@@ -22,7 +22,7 @@ impl Controller {
     async fn open(prefix: &str) -> Self {
         let harness = Harness::open(prefix).await;
         let rule = json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": [ALICE], "verbs": ["delegate"]});
-        harness.grant(user(), rule).await;
+        harness.grant(flux_user(), rule).await;
         let client = harness.client("flux").await;
         Self { harness, client }
     }
@@ -46,7 +46,7 @@ impl Controller {
     }
 
     /// Applies a file as Flux does: as a dry run first, which decides whether anything is applied, then with force.
-    async fn flux(&self, file: &Value) -> Result<Value, (u16, String)> {
+    async fn apply_by_flux(&self, file: &Value) -> Result<Value, (u16, String)> {
         let path = |more: &str| {
             let kind = file["kind"].as_str().unwrap().to_lowercase();
             let name = file["metadata"]["name"].as_str().unwrap();
@@ -58,11 +58,11 @@ impl Controller {
     }
 
     /// Applies a file as Argo CD does without server-side apply: it creates a missing object, and patches differences.
-    async fn argo(&self, name: &str, patch: &Value) -> Result<Value, (u16, String)> {
+    async fn apply_by_argo(&self, name: &str, patch: &Value) -> Result<Value, (u16, String)> {
         let path = format!("approvals/{name}?fieldManager=argocd-controller");
         match self.send(&self.client, "PATCH", &path, "application/merge-patch+json", patch).await {
             Err((404, _)) => {
-                let mut file = decision(name, json!({}));
+                let mut file = decision_file(name, json!({}));
                 json_patch::merge(&mut file, patch);
                 let path = "approvals?fieldManager=argocd-controller";
                 self.send(&self.client, "POST", path, "application/json", &file).await
@@ -72,37 +72,37 @@ impl Controller {
     }
 
     /// Records as the operator that a gate is decided.
-    async fn decided(&self, approval: &Approval) {
+    async fn record_outcome(&self, approval: &Approval) {
         let outcome = json!({"phase": "Approved", "verdict": "Approve", "source": "Human"});
         self.harness.status(approval, json!({"phase": "Approved", "outcome": outcome})).await.unwrap();
     }
 }
 
-fn user() -> &'static str {
+fn flux_user() -> &'static str {
     named("flux").unwrap().user
 }
 
-fn key() -> String {
-    format!("{ALICE} via {}", user())
+fn flux_key() -> String {
+    format!("{ALICE} via {}", flux_user())
 }
 
 /// Returns a decision file with this metadata.
-fn decision(name: &str, metadata: Value) -> Value {
+fn decision_file(name: &str, metadata: Value) -> Value {
     let mut file = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": metadata});
     file["metadata"]["name"] = json!(name);
-    file["spec"] = json!({"decisions": {key(): {"verdict": "Approve", "onBehalfOf": ALICE}}});
+    file["spec"] = json!({"decisions": {flux_key(): {"verdict": "Approve", "onBehalfOf": ALICE}}});
     file
 }
 
 /// Returns the labels that Flux sets on every object, and the further labels `more`.
-fn of_flux(more: Value) -> Value {
+fn labels_of_flux(more: Value) -> Value {
     let mut labels = json!({"kustomize.toolkit.fluxcd.io/name": "decisions", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"});
     json_patch::merge(&mut labels, &more);
     labels
 }
 
 #[track_caller]
-fn forbidden(answer: Result<Value, (u16, String)>, words: &str) {
+fn assert_forbidden(answer: Result<Value, (u16, String)>, words: &str) {
     let (code, message) = answer.unwrap_err();
     assert!(code == 403 && message.contains(words), "{code}: {message}");
 }
@@ -111,12 +111,12 @@ fn forbidden(answer: Result<Value, (u16, String)>, words: &str) {
 async fn the_refusal_of_a_decision_file_without_approval_says_to_remove_it() {
     let controller = Controller::open("gitops").await;
     let never_asked = approval(json!({})).name_any();
-    forbidden(controller.flux(&decision(&never_asked, json!({"labels": of_flux(json!({}))}))).await, NOT_THERE);
+    assert_forbidden(controller.apply_by_flux(&decision_file(&never_asked, json!({"labels": labels_of_flux(json!({}))}))).await, NOT_THERE);
     let annotated = json!({"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "decisions:x"}}});
-    forbidden(controller.argo(&never_asked, &annotated).await, NOT_THERE);
+    assert_forbidden(controller.apply_by_argo(&never_asked, &annotated).await, NOT_THERE);
     // Flux applies the same file after the gate has asked.
     let asked = controller.harness.ask(json!({})).await.name_any();
-    controller.flux(&decision(&asked, json!({"labels": of_flux(json!({}))}))).await.unwrap();
+    controller.apply_by_flux(&decision_file(&asked, json!({"labels": labels_of_flux(json!({}))}))).await.unwrap();
 }
 
 #[tokio::test]
@@ -124,18 +124,19 @@ async fn flux_can_apply_a_decision_again_after_the_outcome() {
     let controller = Controller::open("gitops").await;
     // A gate has no closing time when the first timeout escalates.
     for closes_at in [json!("2100-01-01T00:00:00Z"), Value::Null] {
-        changes_its_labels(&controller, &controller.harness.ask(json!({"closesAt": closes_at})).await).await;
+        check_label_changes(&controller, &controller.harness.ask(json!({"closesAt": closes_at})).await).await;
     }
 }
 
-async fn changes_its_labels(controller: &Controller, asked: &Approval) {
-    let file = |labels: Value| decision(&asked.name_any(), json!({"labels": of_flux(labels)}));
-    let first = controller.flux(&file(json!({"team": "a", "owner": "x", "old": "y"}))).await.unwrap();
-    assert_eq!(first["spec"]["decisions"][key()]["verdict"], "Approve");
-    let again = controller.flux(&file(json!({"team": "a", "owner": "x", "old": "y"}))).await.unwrap();
+/// Checks that Flux can change its labels and apply again, before and after the outcome.
+async fn check_label_changes(controller: &Controller, asked: &Approval) {
+    let file = |labels: Value| decision_file(&asked.name_any(), json!({"labels": labels_of_flux(labels)}));
+    let first = controller.apply_by_flux(&file(json!({"team": "a", "owner": "x", "old": "y"}))).await.unwrap();
+    assert_eq!(first["spec"]["decisions"][flux_key()]["verdict"], "Approve");
+    let again = controller.apply_by_flux(&file(json!({"team": "a", "owner": "x", "old": "y"}))).await.unwrap();
     assert_eq!(again["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"], "nothing has changed");
-    // As if all this was long ago: times have whole seconds, and those of a request that changes nothing else are not
-    // stored.
+    // The times are set to long ago, because times have whole seconds: a new time would be equal. `old` is removed in
+    // the same request, because the API server does not store times alone.
     let mut entries = again["metadata"]["managedFields"].clone();
     entries.as_array_mut().unwrap().iter_mut().for_each(|entry| entry["time"] = json!("2020-01-01T00:00:00Z"));
     let path = format!("approvals/{}?fieldManager=kustomize-controller", asked.name_any());
@@ -143,15 +144,15 @@ async fn changes_its_labels(controller: &Controller, asked: &Approval) {
     let past =
         controller.send(&controller.client, "PATCH", &path, "application/merge-patch+json", &past).await.unwrap();
     assert_eq!(past["metadata"]["managedFields"][0]["time"], "2020-01-01T00:00:00Z", "{past}");
-    let removed = controller.flux(&file(json!({"team": "a"}))).await.unwrap();
+    let removed = controller.apply_by_flux(&file(json!({"team": "a"}))).await.unwrap();
     assert_eq!(removed["metadata"]["labels"].get("owner"), None, "before the outcome: {removed}");
-    controller.decided(asked).await;
-    let changed = controller.flux(&file(json!({"team": "b", "more": "y"}))).await.unwrap();
+    controller.record_outcome(asked).await;
+    let changed = controller.apply_by_flux(&file(json!({"team": "b", "more": "y"}))).await.unwrap();
     assert_eq!(changed["metadata"]["labels"]["team"], "b");
-    let removed = controller.flux(&file(json!({}))).await.unwrap();
+    let removed = controller.apply_by_flux(&file(json!({}))).await.unwrap();
     assert_eq!(removed["metadata"]["labels"].get("team"), None, "after the outcome: {removed}");
-    forbidden(
-        controller.flux(&file(json!({"signoff.dev/workflow": "other"}))).await,
+    assert_forbidden(
+        controller.apply_by_flux(&file(json!({"signoff.dev/workflow": "other"}))).await,
         "only the operator can change labels and annotations of signoff.dev",
     );
     assert_eq!(removed["spec"]["request"], serde_json::to_value(&asked.spec.request).unwrap());
@@ -163,11 +164,11 @@ async fn a_late_decision_is_refused_under_every_name_of_its_manager() {
     let answer = async |closes_at: &str, manager: &str| {
         let asked = controller.harness.ask(json!({"closesAt": closes_at})).await.name_any();
         let path = format!("approvals/{asked}?fieldManager={manager}&force=true");
-        let file = decision(&asked, json!({}));
+        let file = decision_file(&asked, json!({}));
         controller.send(&controller.client, "PATCH", &path, "application/apply-patch+yaml", &file).await
     };
     for manager in ["kustomize-controller", "ancient-changes"] {
-        forbidden(answer("2020-01-01T00:00:00Z", manager).await, "too late: this gate closed at 2020-01-01");
+        assert_forbidden(answer("2020-01-01T00:00:00Z", manager).await, "too late: this gate closed at 2020-01-01");
         answer("2100-01-01T00:00:00Z", manager).await.unwrap();
     }
 }
@@ -180,8 +181,8 @@ async fn flux_applies_its_decision_beside_those_that_people_sent_with_kubectl() 
     let vote = json!({"spec": {"decisions": {"bob@example.com": {"verdict": "Approve"}}}});
     let path = format!("approvals/{name}?fieldManager=kubectl-patch");
     controller.send(&bob, "PATCH", &path, "application/merge-patch+json", &vote).await.unwrap();
-    let merge = json!({"labels": of_flux(json!({})), "annotations": {"kustomize.toolkit.fluxcd.io/ssa": "Merge"}});
-    let applied = controller.flux(&decision(&name, merge)).await.unwrap();
+    let merge = json!({"labels": labels_of_flux(json!({})), "annotations": {"kustomize.toolkit.fluxcd.io/ssa": "Merge"}});
+    let applied = controller.apply_by_flux(&decision_file(&name, merge)).await.unwrap();
     assert_eq!(applied["spec"]["decisions"].as_object().unwrap().len(), 2, "{applied}");
 }
 
@@ -196,17 +197,17 @@ async fn argo_cd_patches_a_decision_and_its_annotations_before_and_after_the_out
         json_patch::merge(&mut patch, &rest);
         patch
     };
-    let spec = json!({"spec": decision(&name, json!({}))["spec"]});
-    controller.argo(&name, &tracked("decisions:1", spec)).await.unwrap();
-    controller.argo(&name, &tracked("decisions:2", json!({"metadata": {"labels": {"team": "a"}}}))).await.unwrap();
-    controller.decided(&asked).await;
+    let spec = json!({"spec": decision_file(&name, json!({}))["spec"]});
+    controller.apply_by_argo(&name, &tracked("decisions:1", spec)).await.unwrap();
+    controller.apply_by_argo(&name, &tracked("decisions:2", json!({"metadata": {"labels": {"team": "a"}}}))).await.unwrap();
+    controller.record_outcome(&asked).await;
     let mut patch = tracked("decisions:3", json!({}));
     patch["metadata"]["labels"] = json!({"team": null});
-    let after = controller.argo(&name, &patch).await.unwrap();
+    let after = controller.apply_by_argo(&name, &patch).await.unwrap();
     assert_eq!(after["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"], "decisions:3");
     assert_eq!(after["metadata"]["labels"].get("team"), None);
     // By server-side apply, as with its option ServerSideApply=true.
-    let file = decision(&name, json!({"annotations": {"argocd.argoproj.io/tracking-id": "decisions:4"}}));
+    let file = decision_file(&name, json!({"annotations": {"argocd.argoproj.io/tracking-id": "decisions:4"}}));
     let path = format!("approvals/{name}?fieldManager=argocd-controller&force=true");
     let content = "application/apply-patch+yaml";
     controller.send(&controller.client, "PATCH", &path, content, &file).await.unwrap();
@@ -216,20 +217,20 @@ async fn argo_cd_patches_a_decision_and_its_annotations_before_and_after_the_out
 async fn a_workflow_of_a_reconciler_does_not_delete_itself() {
     let controller = Controller::open("gitops").await;
     let rule = json!({"apiGroups": ["signoff.dev"], "resources": ["workflows"], "verbs": ["patch", "create"]});
-    controller.harness.grant(user(), rule).await;
+    controller.harness.grant(flux_user(), rule).await;
     let file = |name: &str, labels: Value, fields: Value| {
         let mut file = workflow(name, fields);
-        file["spec"]["requestedBy"] = json!(user());
+        file["spec"]["requestedBy"] = json!(flux_user());
         file["metadata"]["labels"] = labels;
         file
     };
     let ttl = || json!({"ttlAfterFinished": "1h"});
-    forbidden(controller.flux(&file("both", of_flux(json!({})), ttl())).await, TTL);
-    controller.flux(&file("flux", of_flux(json!({})), json!({}))).await.unwrap();
-    forbidden(controller.flux(&file("flux", of_flux(json!({})), ttl())).await, TTL);
+    assert_forbidden(controller.apply_by_flux(&file("both", labels_of_flux(json!({})), ttl())).await, TTL);
+    controller.apply_by_flux(&file("flux", labels_of_flux(json!({})), json!({}))).await.unwrap();
+    assert_forbidden(controller.apply_by_flux(&file("flux", labels_of_flux(json!({})), ttl())).await, TTL);
     let helm = || json!({"app.kubernetes.io/instance": "refunds"});
-    controller.flux(&file("helm", helm(), ttl())).await.unwrap();
+    controller.apply_by_flux(&file("helm", helm(), ttl())).await.unwrap();
     let instance = json!({"app.kubernetes.io/instance": "refunds", "argocd.argoproj.io/instance": "refunds"});
-    forbidden(controller.flux(&file("helm", instance, ttl())).await, TTL);
-    controller.flux(&file("helm", helm(), json!({"ttlAfterFinished": "2h"}))).await.unwrap();
+    assert_forbidden(controller.apply_by_flux(&file("helm", instance, ttl())).await, TTL);
+    controller.apply_by_flux(&file("helm", helm(), json!({"ttlAfterFinished": "2h"}))).await.unwrap();
 }

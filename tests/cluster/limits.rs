@@ -32,6 +32,7 @@ struct Shared {
     released: watch::Receiver<bool>,
 }
 
+/// Answers once the test releases the service.
 async fn slow(State(mut shared): State<Shared>) -> &'static str {
     shared.in_flight.send_modify(|count| *count += 1);
     let _ = shared.released.wait_for(|released| *released).await;
@@ -57,7 +58,7 @@ impl Service {
     }
 }
 
-async fn dana(cluster: &Cluster, namespace: &Namespace) -> Api<Workflow> {
+async fn workflows_as_dana(cluster: &Cluster, namespace: &Namespace) -> Api<Workflow> {
     Api::namespaced(cluster.token_client("dana").await.unwrap(), &namespace.name)
 }
 
@@ -66,7 +67,7 @@ async fn apply(api: &Api<Workflow>, name: &str, spec: Value) {
     api.create(&PostParams::default(), &object).await.unwrap();
 }
 
-async fn until(api: &Api<Workflow>, name: &str, what: &str, holds: impl Fn(&Workflow) -> bool) -> Workflow {
+async fn wait_until(api: &Api<Workflow>, name: &str, what: &str, holds: impl Fn(&Workflow) -> bool) -> Workflow {
     let waiting = await_condition(api.clone(), name, |found: Option<&Workflow>| found.is_some_and(&holds));
     match tokio::time::timeout(TIMEOUT, waiting).await {
         Ok(found) => found.unwrap().unwrap(),
@@ -75,8 +76,8 @@ async fn until(api: &Api<Workflow>, name: &str, what: &str, holds: impl Fn(&Work
 }
 
 fn condition(workflow: &Workflow, kind: &str) -> Option<(String, String, String)> {
-    let said = workflow.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)?;
-    Some((said.status.clone(), said.reason.clone(), said.message.clone()))
+    let found = workflow.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)?;
+    Some((found.status.clone(), found.reason.clone(), found.message.clone()))
 }
 
 fn phase(workflow: &Workflow) -> &'static str {
@@ -84,10 +85,10 @@ fn phase(workflow: &Workflow) -> &'static str {
 }
 
 async fn wait_for_end(api: &Api<Workflow>, name: &str) -> Workflow {
-    until(api, name, "ends", |w| w.status.as_ref().is_some_and(|status| status.phase.is_end())).await
+    wait_until(api, name, "ends", |w| w.status.as_ref().is_some_and(|status| status.phase.is_end())).await
 }
 
-fn get_of(name: &str, url: &str, timeout: &str) -> Value {
+fn step_with_get(name: &str, url: &str, timeout: &str) -> Value {
     json!({"name": name, "timeout": timeout, "http": {"method": "GET", "url": url}})
 }
 
@@ -101,25 +102,25 @@ async fn no_namespace_takes_all_call_slots_or_all_memory() {
     let operator = OperatorProcess::start(&cluster, OperatorOptions { arguments, ..OperatorOptions::default() });
     let operator = operator.await.unwrap();
     let (crowd, other) = (cluster.namespace("crowd").await.unwrap(), cluster.namespace("other").await.unwrap());
-    let (crowd, beside) = (dana(&cluster, &crowd).await, (dana(&cluster, &other).await, other));
+    let (crowd, beside) = (workflows_as_dana(&cluster, &crowd).await, (workflows_as_dana(&cluster, &other).await, other));
     let (alone, other) = beside;
 
     // One Workflow with more calls at once than the operator makes.
     let of_branch = |n| {
-        let mut step = get_of("get", &service.url("slow"), "10m");
+        let mut step = step_with_get("get", &service.url("slow"), "10m");
         step["branch"] = json!(format!("b{n}"));
         step
     };
     let steps: Vec<Value> = (0..12).map(of_branch).collect();
     apply(&crowd, "big", json!({"pattern": {"parallel": {}}, "steps": steps})).await;
-    let waits = until(&crowd, "big", "waits", |w| condition(w, "CallsPending").is_some_and(|c| c.0 == "True")).await;
+    let waits = wait_until(&crowd, "big", "waits", |w| condition(w, "CallsPending").is_some_and(|c| c.0 == "True")).await;
     let (_, reason, message) = condition(&waits, "CallsPending").unwrap();
     assert_eq!(reason, "Queued");
     assert!(message.contains("its Workflow has 2 calls in flight"), "{message}");
     let mut in_flight = service.in_flight.clone();
     in_flight.wait_for(|count| *count == 2).await.unwrap();
     // The honest twin gets a slot at once.
-    apply(&alone, "one", json!({"steps": [get_of("get", &service.url("fast"), "10m")]})).await;
+    apply(&alone, "one", json!({"steps": [step_with_get("get", &service.url("fast"), "10m")]})).await;
     assert_eq!(phase(&wait_for_end(&alone, "one").await), "Succeeded");
     assert_eq!(*service.in_flight.borrow(), 2, "the crowd still waits");
     service.released.send_replace(true);
@@ -127,7 +128,7 @@ async fn no_namespace_takes_all_call_slots_or_all_memory() {
     assert_eq!((phase(&done), condition(&done, "CallsPending")), ("Succeeded", None));
 
     // The timeout of this call is longer than a call may hold its slot.
-    apply(&alone, "long", json!({"steps": [get_of("get", &service.url("fast"), "11m")]})).await;
+    apply(&alone, "long", json!({"steps": [step_with_get("get", &service.url("fast"), "11m")]})).await;
     let (status, reason, message) = condition(&wait_for_end(&alone, "long").await, "Accepted").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Invalid"));
     assert!(message.contains("steps[0].timeout: 11m is longer") && message.contains("--max-call-timeout"), "{message}");
@@ -144,7 +145,7 @@ async fn no_namespace_takes_all_call_slots_or_all_memory() {
     assert_eq!((status.as_str(), reason.as_str()), ("False", "TooLarge"));
     assert!(message.contains("the maximum is 524288") && message.contains("--max-workflow-bytes"), "{message}");
     apply(&alone, "below", of(500_000)).await;
-    until(&alone, "below", "waits", |w| phase(w) == "Waiting").await;
+    wait_until(&alone, "below", "waits", |w| phase(w) == "Waiting").await;
 
     // A quota that forbids Approvals.
     let quota = json!({
@@ -153,20 +154,20 @@ async fn no_namespace_takes_all_call_slots_or_all_memory() {
     });
     let quotas: Api<ResourceQuota> = Api::namespaced(cluster.admin().await.unwrap(), &other.name);
     quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
-    // The controller of quotas has written the status, so the admission of the API server knows the quota too.
-    let known = |quota: Option<&ResourceQuota>| {
+    // Once the controller of quotas has written the status, the admission of the API server applies the quota too.
+    let is_applied = |quota: Option<&ResourceQuota>| {
         quota.and_then(|quota| quota.status.as_ref()?.hard.as_ref()).is_some_and(|hard| !hard.is_empty())
     };
-    tokio::time::timeout(TIMEOUT, await_condition(quotas.clone(), "people", known)).await.unwrap().unwrap();
+    tokio::time::timeout(TIMEOUT, await_condition(quotas.clone(), "people", is_applied)).await.unwrap().unwrap();
     apply(&alone, "asks", json!({"steps": [gate]})).await;
     apply(&crowd, "asks", json!({"steps": [gate]})).await;
-    let stalled = until(&alone, "asks", "stalls", |w| condition(w, "Stalled").is_some_and(|c| c.0 == "True")).await;
+    let stalled = wait_until(&alone, "asks", "stalls", |w| condition(w, "Stalled").is_some_and(|c| c.0 == "True")).await;
     let (_, reason, message) = condition(&stalled, "Stalled").unwrap();
     assert_eq!(reason, "Forbidden");
     assert!(message.starts_with("creating Approval ") && message.contains("quota: people"), "{message}");
     let twin = crowd.get("asks").await.unwrap();
     assert_eq!((phase(&twin), condition(&twin, "Stalled")), ("Waiting", None));
     quotas.delete("people", &kube::api::DeleteParams::default()).await.unwrap();
-    until(&alone, "asks", "goes on", |w| phase(w) == "Waiting" && condition(w, "Stalled").is_none()).await;
+    wait_until(&alone, "asks", "goes on", |w| phase(w) == "Waiting" && condition(w, "Stalled").is_none()).await;
     operator.stop().await.unwrap();
 }

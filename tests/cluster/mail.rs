@@ -30,7 +30,7 @@ struct Stage {
 
 impl Stage {
     /// Starts the mail server and the operator. `people` has the names of the cast with their mailboxes.
-    async fn set(people: &[(&str, &str)], password: &str) -> Self {
+    async fn open(people: &[(&str, &str)], password: &str) -> Self {
         let server = MailServer::start().await.unwrap();
         let cluster = Cluster::own().await.unwrap();
         cluster.install(&[("notifications.inbox", "https://signoff.example.com")]).await.unwrap();
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     /// Waits for this number of mails to a mailbox, and returns them.
-    async fn mails(&self, mailbox: &str, number: usize) -> Vec<Mail> {
+    async fn wait_for_mails(&self, mailbox: &str, number: usize) -> Vec<Mail> {
         let begin = Instant::now();
         let address = format!("{mailbox}@example.com");
         loop {
@@ -78,19 +78,19 @@ impl Stage {
     }
 
     /// Waits until the Approval reports a failure of its notices, and returns the message.
-    async fn failure(&self, approval: &str, reason: &str) -> String {
-        let is_told = |approval: Option<&Approval>| {
+    async fn wait_for_failure(&self, approval: &str, reason: &str) -> String {
+        let is_reported = |approval: Option<&Approval>| {
             let conditions =
                 approval.and_then(|approval| approval.status.as_ref()).map(|status| &status.conditions[..]);
-            conditions.unwrap_or_default().iter().any(|known| known.type_ == "Notified" && known.reason == reason)
+            conditions.unwrap_or_default().iter().any(|condition| condition.type_ == "Notified" && condition.reason == reason)
         };
-        let told = self.runs.until(self.runs.api(), approval, "tells what failed", is_told).await;
-        let conditions = told.status.unwrap().conditions;
-        conditions.into_iter().find(|known| known.type_ == "Notified").unwrap().message
+        let approval = self.runs.until(self.runs.api(), approval, "tells what failed", is_reported).await;
+        let conditions = approval.status.unwrap().conditions;
+        conditions.into_iter().find(|condition| condition.type_ == "Notified").unwrap().message
     }
 
     /// Returns the largest memory use of the operator so far, in KiB.
-    fn memory(&self) -> u64 {
+    fn max_memory_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.operator.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
@@ -106,12 +106,12 @@ fn gate(people: &[&str]) -> Value {
 #[tokio::test]
 async fn a_failure_of_the_mail_server_delays_only_its_own_recipient() {
     let people = [("alice", "alice"), ("bob", "refused"), ("carol", "dies"), ("erin", "endless"), ("dana", "dana")];
-    let stage = Stage::set(&people, PASSWORD).await;
-    let before = stage.memory();
+    let stage = Stage::open(&people, PASSWORD).await;
+    let before = stage.max_memory_kib();
     stage.runs.request("refund", gate(&["alice", "bob", "carol", "erin"])).await;
     let approval = stage.runs.wait_for_gate("refund").await;
 
-    let asked = stage.mails("alice", 1).await.remove(0);
+    let asked = stage.wait_for_mails("alice", 1).await.remove(0);
     assert!(asked.tls && asked.user.as_deref() == Some(USER) && asked.from == "signoff@example.com", "{asked:#?}");
     let of_gate = format!("review of {}/refund", stage.runs.namespace.name);
     assert_eq!(asked.header("Subject"), format!("Decision needed: {of_gate}"));
@@ -121,23 +121,23 @@ async fn a_failure_of_the_mail_server_delays_only_its_own_recipient() {
     assert!(id.ends_with("@example.com>"), "{id}");
 
     // The server accepts the mail, and the answer is lost. The mail is sent once more, under the same id.
-    let twice = stage.mails("dies", 2).await;
+    let twice = stage.wait_for_mails("dies", 2).await;
     assert_eq!(twice[0].header("Message-ID"), twice[1].header("Message-ID"));
-    let told = stage.failure(&approval.name_any(), "GivenUp").await;
+    let told = stage.wait_for_failure(&approval.name_any(), "GivenUp").await;
     assert!(told.contains("channel mail: ") && told.contains("550") && !told.contains('@'), "{told}");
 
     stage.runs.alice_approves(&approval).await.unwrap();
     stage.runs.wait_for_end("refund").await;
-    let outcome = stage.mails("alice", 2).await.remove(1);
+    let outcome = stage.wait_for_mails("alice", 2).await.remove(1);
     assert_eq!(outcome.header("Subject"), format!("approved: {of_gate}"));
     assert_eq!((outcome.header("In-Reply-To"), outcome.header("References")), (id.clone(), id));
-    let of_dana = stage.mails("dana", 2).await;
+    let of_dana = stage.wait_for_mails("dana", 2).await;
     let is_end = |mail: &Mail| mail.header("Subject").starts_with("Run ended, succeeded: ");
     assert!(of_dana.iter().any(is_end), "{of_dana:#?}");
 
     // By now the operator has read as much of the endless answer as it accepts.
     sleep(Duration::from_secs(20)).await;
-    let memory = stage.memory();
+    let memory = stage.max_memory_kib();
     assert!(memory < before + MAX_ANSWER_KIB, "{before} KiB before, {memory} KiB with an answer without end");
     stage.runs.another_gate_is_decided_in_time("other").await;
     assert_eq!(stage.server.mails().unwrap().iter().filter(|mail| mail.to == ["refused@example.com"]).count(), 0);
@@ -149,11 +149,11 @@ async fn a_failure_of_the_mail_server_delays_only_its_own_recipient() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_with_the_remedy_and_never_written() {
-    let stage = Stage::set(&[("alice", "alice")], "SECRET-of-yesterday").await;
+async fn a_wrong_password_is_reported_with_the_remedy_and_never_written() {
+    let stage = Stage::open(&[("alice", "alice")], "SECRET-of-yesterday").await;
     stage.runs.request("refund", gate(&["alice"])).await;
     let approval = stage.runs.wait_for_gate("refund").await;
-    let told = stage.failure(&approval.name_any(), "NotDelivered").await;
+    let told = stage.wait_for_failure(&approval.name_any(), "NotDelivered").await;
     assert!(told.contains("535") && told.contains("it refuses user and password"), "{told}");
     assert!(stage.server.mails().unwrap().is_empty());
     let log = std::fs::read_to_string(stage.operator.log()).unwrap();

@@ -98,7 +98,8 @@ impl Server {
     }
 }
 
-async fn attack(runs: &Runs, server: &Server, namespaces: &[Namespace]) {
+/// Creates runs with as many turns and long bodies as possible in each namespace.
+async fn create_runs(runs: &Runs, server: &Server, namespaces: &[Namespace]) {
     for namespace in namespaces {
         let api: Api<Workflow> = Api::namespaced(runs.cluster.token_client("dana").await.unwrap(), &namespace.name);
         for (name, spec) in [("turns", server.turns()), ("more-turns", server.turns()), ("bodies", server.bodies())] {
@@ -128,11 +129,11 @@ async fn namespaces_that_want_all_memory_do_not_end_the_operator() {
         }
         let fresh = if many == 2 { &hostile[..] } else { &hostile[2..] };
         let (before, _) = *server.begun.borrow();
-        attack(&runs, &server, fresh).await;
+        create_runs(&runs, &server, fresh).await;
         let mut begun = server.begun.clone();
         // Hanging answers hold memory. A later namespace may get none until these end.
-        let enough = |(begun, sent): &(usize, usize)| *begun >= before + 16 && *sent > 0;
-        timeout(TIMEOUT, begun.wait_for(enough)).await.expect("the models are asked").unwrap();
+        let all_turns_begun = |(begun, sent): &(usize, usize)| *begun >= before + 16 && *sent > 0;
+        timeout(TIMEOUT, begun.wait_for(all_turns_begun)).await.expect("the models are asked").unwrap();
         for n in 0..3 {
             runs.another_gate_is_decided_in_time(&format!("gate-{many}-{n}")).await;
         }

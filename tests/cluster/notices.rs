@@ -59,7 +59,7 @@ impl Sent {
 struct Answers {
     is_away: AtomicBool,
     /// Whether Slack answers that the channel does not exist.
-    is_lost: AtomicBool,
+    is_channel_missing: AtomicBool,
     messages: AtomicU32,
 }
 
@@ -76,7 +76,7 @@ impl Answers {
         let number = self.messages.fetch_add(1, Ordering::Relaxed);
         let answer = match of_slack {
             "conversations.open" => json!({"ok": true, "channel": {"id": sent.at("/users").replacen('U', "D", 1)}}),
-            _ if self.is_lost.load(Ordering::Relaxed) => json!({"ok": false, "error": "channel_not_found"}),
+            _ if self.is_channel_missing.load(Ordering::Relaxed) => json!({"ok": false, "error": "channel_not_found"}),
             "chat.postMessage" => {
                 let channel = sent.at("/channel");
                 let channel = if channel.starts_with('#') { "C0FINANCE" } else { channel };
@@ -97,7 +97,7 @@ struct Stage {
 }
 
 impl Stage {
-    async fn set() -> Self {
+    async fn open() -> Self {
         let cluster = Cluster::own().await.unwrap();
         cluster.install(&[("notifications.inbox", "https://signoff.example.com")]).await.unwrap();
         let runs = Runs::on(cluster, "notices").await;
@@ -148,7 +148,7 @@ impl Stage {
     }
 
     /// Starts an operator without a Lease, so that the next process begins at once.
-    async fn operator(&self) -> OperatorProcess {
+    async fn start_operator(&self) -> OperatorProcess {
         let notifications = self.file().display().to_string();
         let arguments = ["--no-lease", "--notifications", &notifications].map(str::to_owned).to_vec();
         let options = OperatorOptions { arguments, ..OperatorOptions::default() };
@@ -156,15 +156,15 @@ impl Stage {
     }
 
     /// Returns all requests so far, in order.
-    async fn sent(&self) -> Vec<Sent> {
+    async fn requests(&self) -> Vec<Sent> {
         self.server.received_requests().await.unwrap().iter().map(Sent::of).collect()
     }
 
     /// Waits for this number of matching requests, and returns them.
-    async fn until(&self, what: &str, number: usize, fits: impl Fn(&Sent) -> bool) -> Vec<Sent> {
+    async fn wait_for_requests(&self, what: &str, number: usize, fits: impl Fn(&Sent) -> bool) -> Vec<Sent> {
         let begin = Instant::now();
         loop {
-            let sent = self.sent().await;
+            let sent = self.requests().await;
             let found: Vec<Sent> = sent.iter().filter(|sent| fits(sent)).cloned().collect();
             if found.len() >= number {
                 return found;
@@ -175,18 +175,18 @@ impl Stage {
     }
 
     /// Waits for a Slack message with this title to a conversation.
-    async fn slack(&self, conversation: &str, title: &str) -> Sent {
+    async fn wait_for_slack(&self, conversation: &str, title: &str) -> Sent {
         let fits = |sent: &Sent| {
             let is_message = matches!(sent.path.as_str(), "/slack/chat.postMessage" | "/slack/chat.update");
             is_message && sent.at("/channel") == conversation && sent.at("/text") == title
         };
-        self.until(&format!("{title:?} to {conversation}"), 1, fits).await.remove(0)
+        self.wait_for_requests(&format!("{title:?} to {conversation}"), 1, fits).await.remove(0)
     }
 
     /// Waits for a notice of the signed webhook about a run.
-    async fn hook(&self, event: &str, run: &str) -> Sent {
+    async fn wait_for_hook(&self, event: &str, run: &str) -> Sent {
         let fits = |sent: &Sent| is_of_hook(sent, event, run);
-        self.until(&format!("{event} of {run} to the webhook"), 1, fits).await.remove(0)
+        self.wait_for_requests(&format!("{event} of {run} to the webhook"), 1, fits).await.remove(0)
     }
 }
 
@@ -207,45 +207,45 @@ fn escalating() -> Value {
 
 #[tokio::test]
 async fn each_channel_notifies_approvers_requester_and_webhook() {
-    let stage = Stage::set().await;
-    let operator = stage.operator().await;
+    let stage = Stage::open().await;
+    let operator = stage.start_operator().await;
     let namespace = &stage.runs.namespace.name;
     stage.runs.request("refund", escalating()).await;
     let approval = stage.runs.wait_for_gate("refund").await;
     let of_gate = format!("review of {namespace}/refund");
     let asked = format!("Decision needed: {of_gate}");
 
-    let in_channel = stage.slack("#finance", &asked).await;
+    let in_channel = stage.wait_for_slack("#finance", &asked).await;
     let link = format!("https://signoff.example.com/n/{namespace}/a/{}?d=", approval.name_any());
     assert!(in_channel.body.to_string().contains(&link), "{in_channel:#?}");
     assert!(!in_channel.body.to_string().contains("Go on?"), "text of others needs details: full");
     for person in ["D0ALICE", "D0BOB"] {
-        stage.slack(person, &asked).await;
+        stage.wait_for_slack(person, &asked).await;
     }
-    let begun = stage.until("an incident", 1, |sent| sent.path == "/pagerduty").await.remove(0);
+    let begun = stage.wait_for_requests("an incident", 1, |sent| sent.path == "/pagerduty").await.remove(0);
     assert_eq!((begun.at("/event_action"), begun.at("/routing_key")), ("trigger", "SECRET-key"));
-    let card = stage.until("a card", 1, |sent| sent.path == "/teams/SECRET").await.remove(0);
+    let card = stage.wait_for_requests("a card", 1, |sent| sent.path == "/teams/SECRET").await.remove(0);
     assert!(card.body.to_string().contains(&asked), "{card:#?}");
-    let first = stage.hook("approval.asked", "refund").await;
+    let first = stage.wait_for_hook("approval.asked", "refund").await;
     assert!(first.id.is_some() && first.signature.as_ref().is_some_and(|signature| signature.starts_with("v1,")));
 
-    stage.hook("approval.reminded", "refund").await;
-    stage.hook("approval.escalated", "refund").await;
-    stage.slack("D0CAROL", &format!("Escalated, decision needed: {of_gate}")).await;
+    stage.wait_for_hook("approval.reminded", "refund").await;
+    stage.wait_for_hook("approval.escalated", "refund").await;
+    stage.wait_for_slack("D0CAROL", &format!("Escalated, decision needed: {of_gate}")).await;
     stage.runs.alice_approves(&approval).await.unwrap();
     stage.runs.wait_for_end("refund").await;
 
     let outcome = format!("approved: {of_gate}");
-    let changed = stage.slack("C0FINANCE", &outcome).await;
+    let changed = stage.wait_for_slack("C0FINANCE", &outcome).await;
     assert_eq!(changed.path, "/slack/chat.update", "the message itself is changed");
-    stage.slack("D0BOB", &outcome).await;
-    stage.slack("D0DANA", &outcome).await;
-    stage.slack("D0DANA", &format!("Run ended, succeeded: {namespace}/refund")).await;
-    let taken = stage.hook("approval.taken", "refund").await;
+    stage.wait_for_slack("D0BOB", &outcome).await;
+    stage.wait_for_slack("D0DANA", &outcome).await;
+    stage.wait_for_slack("D0DANA", &format!("Run ended, succeeded: {namespace}/refund")).await;
+    let taken = stage.wait_for_hook("approval.taken", "refund").await;
     assert_eq!(taken.at("/data/correlationId"), first.at("/data/correlationId"));
-    stage.hook("run.ended", "refund").await;
+    stage.wait_for_hook("run.ended", "refund").await;
     let resolves = |sent: &Sent| sent.path == "/pagerduty" && sent.at("/event_action") == "resolve";
-    let resolved = stage.until("a resolution", 1, resolves).await.remove(0);
+    let resolved = stage.wait_for_requests("a resolution", 1, resolves).await.remove(0);
     assert_eq!(resolved.at("/dedup_key"), begun.at("/dedup_key"), "the incident that the question began");
 
     let approval = stage.runs.api::<Approval>().get(&approval.name_any()).await.unwrap();
@@ -262,36 +262,36 @@ async fn each_channel_notifies_approvers_requester_and_webhook() {
 
 #[tokio::test]
 async fn a_killed_operator_sends_pending_notices_under_the_same_ids() {
-    let stage = Stage::set().await;
-    let operator = stage.operator().await;
+    let stage = Stage::open().await;
+    let operator = stage.start_operator().await;
     // The operator is killed after the notice was stored and before it was delivered.
     stage.answers.is_away.store(true, Ordering::Relaxed);
     stage.runs.request("first", json!({})).await;
-    let attempted = stage.hook("approval.asked", "first").await;
+    let attempted = stage.wait_for_hook("approval.asked", "first").await;
     operator.kill();
     stage.answers.is_away.store(false, Ordering::Relaxed);
     let is_first = |sent: &Sent| is_of_hook(sent, "approval.asked", "first");
-    let attempts = stage.sent().await.iter().filter(|sent| is_first(sent)).count();
-    let operator = stage.operator().await;
-    let again = stage.until("the same notice", attempts + 1, is_first).await;
+    let attempts = stage.requests().await.iter().filter(|sent| is_first(sent)).count();
+    let operator = stage.start_operator().await;
+    let again = stage.wait_for_requests("the same notice", attempts + 1, is_first).await;
     assert!(attempted.id.is_some() && again.iter().all(|sent| sent.id == attempted.id), "{again:#?}");
 
     // The operator is killed after a delivery and before it was marked as delivered.
     stage.runs.request("second", json!({})).await;
-    let delivered = stage.hook("approval.asked", "second").await;
+    let delivered = stage.wait_for_hook("approval.asked", "second").await;
     operator.kill();
-    let operator = stage.operator().await;
+    let operator = stage.start_operator().await;
     stage.runs.request("third", json!({})).await;
-    stage.hook("approval.asked", "third").await;
-    let all = stage.sent().await;
+    stage.wait_for_hook("approval.asked", "third").await;
+    let all = stage.requests().await;
     let seconds: Vec<_> = all.iter().filter(|sent| is_of_hook(sent, "approval.asked", "second")).collect();
     assert!(seconds.len() <= 2 && seconds.iter().all(|sent| sent.id == delivered.id), "{seconds:#?}");
-    let mut ids: Vec<_> = ["first", "second", "third"].iter().map(|run| ids_of(&all, run)).collect();
+    let mut ids: Vec<_> = ["first", "second", "third"].iter().map(|run| id_of_notice(&all, run)).collect();
     ids.dedup();
     assert_eq!(ids.len(), 3, "each event has an id of its own: {ids:?}");
 
     // Slack refuses permanently.
-    stage.answers.is_lost.store(true, Ordering::Relaxed);
+    stage.answers.is_channel_missing.store(true, Ordering::Relaxed);
     stage.runs.request("fourth", json!({})).await;
     let approval = stage.runs.wait_for_gate("fourth").await.name_any();
     let is_told = |approval: Option<&Approval>| {
@@ -309,14 +309,14 @@ async fn a_killed_operator_sends_pending_notices_under_the_same_ids() {
 }
 
 /// Returns the id of the notice that asks for a decision on a run.
-fn ids_of(all: &[Sent], run: &str) -> Option<String> {
+fn id_of_notice(all: &[Sent], run: &str) -> Option<String> {
     all.iter().find(|sent| is_of_hook(sent, "approval.asked", run)).and_then(|sent| sent.id.clone())
 }
 
 #[tokio::test]
 async fn only_the_voter_gets_the_notice_of_a_void_vote() {
-    let stage = Stage::set().await;
-    let operator = stage.operator().await;
+    let stage = Stage::open().await;
+    let operator = stage.start_operator().await;
     let gate = json!({"threshold": 2, "approvers": [
         {"kind": "User", "name": "alice@example.com"}, {"kind": "User", "name": "bob@example.com"},
     ]});
@@ -342,8 +342,8 @@ async fn only_the_voter_gets_the_notice_of_a_void_vote() {
     };
     stage.runs.until(stage.runs.api(), &first.name_any(), "is superseded", is_void).await;
     let title = format!("Your vote was voided: review of {}/refund", stage.runs.namespace.name);
-    stage.slack("D0ALICE", &title).await;
-    let others = stage.sent().await;
+    stage.wait_for_slack("D0ALICE", &title).await;
+    let others = stage.requests().await;
     let wrong: Vec<_> =
         others.iter().filter(|sent| sent.at("/text") == title && sent.at("/channel") != "D0ALICE").collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -373,7 +373,7 @@ async fn test_notice(stage: &Stage, channel: &str, state: &Path) -> Finished {
 
 #[tokio::test]
 async fn a_test_notice_requires_the_verb_administer() {
-    let stage = Stage::set().await;
+    let stage = Stage::open().await;
     let cluster = &stage.runs.cluster;
     let state = tempfile::tempdir().unwrap();
     let delivered = test_notice(&stage, "hook", state.path()).await;
@@ -383,7 +383,7 @@ async fn a_test_notice_requires_the_verb_administer() {
     }
     assert!(!format!("{delivered:?}").contains(SECRET), "{delivered:?}");
     let title = format!("Test notice, no decision is needed, in {OPERATOR_NAMESPACE}");
-    stage.until("the test notice", 1, |sent| sent.at("/data/title") == title).await;
+    stage.wait_for_requests("the test notice", 1, |sent| sent.at("/data/title") == title).await;
     let soon = test_notice(&stage, "hook", state.path()).await;
     assert!(soon.code != 0 && soon.stderr.contains("one test a minute is made"), "{soon:?}");
     let other = tempfile::tempdir().unwrap();

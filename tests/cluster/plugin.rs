@@ -24,7 +24,7 @@ pub(crate) fn refusal(finished: &Finished) -> String {
 #[tokio::test]
 async fn an_approver_lists_shows_and_approves_what_waits_for_them() {
     let place = Place::shared("plugin").await;
-    let _counting = place.count();
+    let _counting = place.start_counting();
     let name = place.ask(|_| {}).await;
     let listed = place.approve("alice", &["list"]).await.ok().unwrap();
     assert!(
@@ -134,7 +134,7 @@ async fn a_refusal_is_printed_in_the_words_of_the_policy() {
 #[tokio::test]
 async fn every_verdict_is_stored_as_it_was_typed() {
     let place = Place::shared("plugin").await;
-    let _counting = place.count();
+    let _counting = place.start_counting();
     let decide = async |arguments: &[&str], done: &str| {
         let guard = format!("{arguments:?}");
         let name = place.ask(|request| request.guard_epoch = guard.chars().take(80).collect()).await;
@@ -224,7 +224,7 @@ async fn files_and_standard_input_hold_parameters_and_answers() {
 #[tokio::test]
 async fn a_vote_prints_the_quorum_and_names_the_counted_groups() {
     let place = Place::shared("plugin").await;
-    let _counting = place.count();
+    let _counting = place.start_counting();
     let name = place
         .ask(|request| {
             request.quorums[0].threshold = 2;
@@ -268,7 +268,7 @@ async fn a_name_without_a_verb_needs_yes_without_a_terminal() {
 
 /// Creates an Approval whose context and reviewed response are too long for the request, with their Blobs. Returns its
 /// name.
-pub(crate) async fn asks_about_long_texts(place: &Place, stored: [&str; 2]) -> String {
+pub(crate) async fn ask_about_long_texts(place: &Place, stored: [&str; 2]) -> String {
     let long = [format!("{}the end of the context", "c ".repeat(9000)), format!("{}the last field", "r ".repeat(9000))];
     let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"generateName": "refund-"},
         "spec": {"requestedBy": "dana@example.com", "suspend": true,
@@ -303,7 +303,7 @@ pub(crate) async fn asks_about_long_texts(place: &Place, stored: [&str; 2]) -> S
 #[tokio::test]
 async fn long_texts_of_a_request_are_shown_from_blobs() {
     let place = Place::shared("plugin").await;
-    let name = asks_about_long_texts(&place, ["", ""]).await;
+    let name = ask_about_long_texts(&place, ["", ""]).await;
     let cut = place.approve("alice", &["show", &name]).await.ok().unwrap();
     assert!(!cut.contains("the end of the context") && !cut.contains("the last field"), "{cut}");
     let command = format!("kubectl approve show --full {name} -n {}", place.namespace.name);
@@ -324,7 +324,7 @@ async fn long_texts_of_a_request_are_shown_from_blobs() {
 #[tokio::test]
 async fn a_text_with_another_digest_than_the_request_names_is_never_shown() {
     let place = Place::shared("plugin").await;
-    let name = asks_about_long_texts(&place, ["we refund 420000 EUR", ""]).await;
+    let name = ask_about_long_texts(&place, ["we refund 420000 EUR", ""]).await;
     let shown = place.approve("alice", &["show", "--full", &name]).await;
     assert!(refusal(&shown).starts_with("error: DIGEST MISMATCH: the context cannot be shown, the Blob "), "{shown:?}");
     assert!(!shown.stderr.contains("420000"), "{shown:?}");
@@ -389,7 +389,7 @@ async fn a_delegate_can_decide_on_behalf_of_another_person() {
     let name = place.ask(|request| request.quorums[0].approvers.push(Subject::user("carol@example.com"))).await;
     let refused = refusal(&place.approve("flux", &["approve", &name, "--on-behalf-of", "carol@example.com"]).await);
     assert!(refused.contains("lacks the RBAC verb delegate on people.signoff.dev"), "{refused}");
-    place.let_flux_speak_for("carol@example.com").await;
+    place.let_flux_decide_for("carol@example.com").await;
     let said = place.approve("flux", &["approve", &name, "--on-behalf-of", "carol@example.com"]).await.ok().unwrap();
     let recorded = "Approve recorded on behalf of carol@example.com; not counted yet: ";
     assert!(said.starts_with(&format!("approval.signoff.dev/{name} {recorded}")), "{said}");
@@ -469,7 +469,7 @@ async fn a_decision_that_a_policy_changed_is_reported() {
     let place = Place::on(cluster, "plugin").await;
     let name = place.ask(|_| {}).await;
     place.cluster.kubectl(["apply", "-f", "-"]).input(FORGER).run().await.unwrap().ok().unwrap();
-    until_forged(&place).await;
+    wait_until_forged(&place).await;
     let finished = place.approve("alice", &["reject", &name, "--reason", "no"]).await;
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""), "{finished:?}");
     assert!(finished.stderr.contains("WHAT WAS STORED IS NOT WHAT YOU SENT, under alice@example.com:\n  | verdict: sent \"Reject\", stored \"Approve\"\n"), "{finished:?}");
@@ -503,8 +503,8 @@ metadata: {name: forger}
 spec: {policyName: forger}
 "#;
 
-/// Waits until the policy is enforced. No event tells when, so votes find out.
-async fn until_forged(place: &Place) {
+/// Waits until the policy changes votes. No event tells when, so it sends votes as dry runs.
+async fn wait_until_forged(place: &Place) {
     let name = place.ask(|request| request.prompt = "Forged yet?".into()).await;
     let alice = place.cluster.token_client("alice").await.unwrap();
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("signoff.dev", "v1alpha1", "Approval"));

@@ -52,11 +52,11 @@ async fn a_request_whose_run_is_gone_or_unguarded_is_not_decided() {
     assert!(said(&missing).await.starts_with("refused: the run refund-4712 of this request does not exist"));
     let condition = json!({"type": "Guarded", "status": "False", "reason": "PoliciesDiffer", "message": "signoff-approvals differs",
         "lastTransitionTime": "2026-11-22T10:00:00Z"});
-    place.says_of_run(json!([condition])).await;
+    place.set_run_conditions(json!([condition])).await;
     assert_eq!(said(&name).await, "refused: decisions are not honoured now: signoff-approvals differs");
     for name in [&name, &other, &missing] {
         assert!(place.stored(name).await.spec.decisions.is_empty());
     }
-    place.says_of_run(json!([])).await;
+    place.set_run_conditions(json!([])).await;
     place.approve("alice", &["approve", &name]).await.ok().unwrap();
 }

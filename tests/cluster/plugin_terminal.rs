@@ -5,12 +5,12 @@ use signoff_api::Verdict;
 use signoff_api::gate::Subject;
 
 use crate::asked::{Place, plugin};
-use crate::plugin::asks_about_long_texts;
+use crate::plugin::ask_about_long_texts;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_a_terminal_an_approval_of_a_shortened_text_needs_a_yes() {
     let place = Place::shared("plugin").await;
-    let name = asks_about_long_texts(&place, ["", ""]).await;
+    let name = ask_about_long_texts(&place, ["", ""]).await;
     let show = format!("kubectl approve show --full {name}");
     let dialog = |answer| {
         [

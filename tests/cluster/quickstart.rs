@@ -32,9 +32,9 @@ impl Scene {
         *quickstart::input(&mut manifest, "letterbox").unwrap() = scene.letterbox.url().into();
         let applied = scene.apply("dana", &manifest).await.ok().unwrap();
         assert_eq!(applied, "workflow.signoff.dev/refund-4711 created\n");
-        scene.until("condition=Waiting", &format!("workflow/{WORKFLOW}")).await;
+        scene.wait_until("condition=Waiting", &format!("workflow/{WORKFLOW}")).await;
         let approval = scene.workflow().await.status.unwrap().pending[0].clone();
-        scene.until("create", &format!("approval/{approval}")).await;
+        scene.wait_until("create", &format!("approval/{approval}")).await;
         (scene, approval)
     }
 
@@ -58,11 +58,11 @@ impl Scene {
     }
 
     /// Waits with `kubectl wait`, as people do.
-    async fn until(&self, what: &str, object: &str) {
+    async fn wait_until(&self, what: &str, object: &str) {
         let wait = self.kubectl("admin", &["wait", &format!("--for={what}"), object, "--timeout=60s"]).await;
         if wait.code != 0 {
-            let story = self.kubectl("admin", &["get", "workflows,approvals", "--output=yaml"]).await;
-            panic!("{object} never came to {what}: {}\n{}", wait.stderr, story.stdout);
+            let objects = self.kubectl("admin", &["get", "workflows,approvals", "--output=yaml"]).await;
+            panic!("{object} never came to {what}: {}\n{}", wait.stderr, objects.stdout);
         }
     }
 
@@ -104,7 +104,7 @@ async fn a_letter_is_sent_once_after_another_person_approved_it() {
     assert_eq!(scene.letterbox.posted(), []);
 
     scene.decide("alice", &approval, "alice@example.com", approve).await.ok().unwrap();
-    scene.until("condition=Complete", &format!("workflow/{WORKFLOW}")).await;
+    scene.wait_until("condition=Complete", &format!("workflow/{WORKFLOW}")).await;
     let status = scene.workflow().await.status.unwrap();
     assert_eq!(status.outputs.as_deref(), Some("letter 1 posted, approved by alice@example.com"));
     assert_eq!(status.phase, WorkflowPhase::Succeeded);
@@ -129,7 +129,7 @@ async fn a_rejected_letter_is_never_sent() {
     let (scene, approval) = Scene::with_waiting_run("rejected").await;
     let no = json!({"verdict": "Reject", "reason": "wrong amount"});
     scene.decide("bob", &approval, "bob@example.com", no).await.ok().unwrap();
-    scene.until("condition=Failed", &format!("workflow/{WORKFLOW}")).await;
+    scene.wait_until("condition=Failed", &format!("workflow/{WORKFLOW}")).await;
     let status = scene.workflow().await.status.unwrap();
     assert_eq!(status.phase, WorkflowPhase::Rejected);
     let message = status.message.unwrap();
@@ -144,7 +144,7 @@ async fn an_edited_letter_is_sent_as_it_was_edited() {
     let text = "Dear ACME, {{ inputs.amount }} \"}, {\"to\": \"Mallory";
     let edit = json!({"verdict": "Modify", "parameters": {"response": text}});
     scene.decide("carol", &approval, "carol@example.com", edit).await.ok().unwrap();
-    scene.until("condition=Complete", &format!("workflow/{WORKFLOW}")).await;
+    scene.wait_until("condition=Complete", &format!("workflow/{WORKFLOW}")).await;
     let posted = scene.letterbox.posted();
     assert_eq!(posted.len(), 1);
     assert_eq!(serde_json::from_str::<Value>(&posted[0].body).unwrap(), json!({"to": "ACME Ltd", "letter": text}));
@@ -155,8 +155,8 @@ async fn a_cancelled_run_ends_and_a_late_approval_is_refused() {
     let (scene, approval) = Scene::with_waiting_run("cancelled").await;
     let workflow = format!("workflow/{WORKFLOW}");
     scene.patch("dana", &workflow, json!({"spec": {"cancel": true}})).await.ok().unwrap();
-    scene.until("condition=Finished", &workflow).await;
-    scene.until("jsonpath={.status.phase}=Cancelled", &format!("approval/{approval}")).await;
+    scene.wait_until("condition=Finished", &workflow).await;
+    scene.wait_until("jsonpath={.status.phase}=Cancelled", &format!("approval/{approval}")).await;
     let late =
         scene.decide("alice", &approval, "alice@example.com", json!({"verdict": "Approve"})).await.refused().unwrap();
     assert!(late.contains("too late: this gate was already decided"), "{late}");
@@ -169,7 +169,7 @@ async fn a_cancelled_run_ends_and_a_late_approval_is_refused() {
 async fn approvals_are_deleted_with_their_workflow() {
     let (scene, approval) = Scene::with_waiting_run("deleted").await;
     scene.kubectl("dana", &["delete", "workflow", WORKFLOW]).await.ok().unwrap();
-    scene.until("delete", &format!("approval/{approval}")).await;
+    scene.wait_until("delete", &format!("approval/{approval}")).await;
     let late =
         scene.decide("alice", &approval, "alice@example.com", json!({"verdict": "Approve"})).await.refused().unwrap();
     assert!(late.contains("not found"), "{late}");
@@ -181,15 +181,15 @@ async fn a_suspended_run_can_be_decided_and_goes_on_when_it_is_resumed() {
     let (scene, approval) = Scene::with_waiting_run("suspended").await;
     let workflow = format!("workflow/{WORKFLOW}");
     scene.patch("dana", &workflow, json!({"spec": {"suspend": true}})).await.ok().unwrap();
-    scene.until("jsonpath={.status.phase}=Suspended", &workflow).await;
+    scene.wait_until("jsonpath={.status.phase}=Suspended", &workflow).await;
     scene.decide("alice", &approval, "alice@example.com", json!({"verdict": "Approve"})).await.ok().unwrap();
-    scene.until("jsonpath={.status.phase}=Approved", &format!("approval/{approval}")).await;
+    scene.wait_until("jsonpath={.status.phase}=Approved", &format!("approval/{approval}")).await;
     scene.wait_for_event(&approval, "Approved").await;
     assert_eq!(scene.workflow().await.status.unwrap().phase, WorkflowPhase::Suspended);
     assert_eq!(scene.letterbox.posted(), []);
 
     scene.patch("dana", &workflow, json!({"spec": {"suspend": false}})).await.ok().unwrap();
-    scene.until("condition=Complete", &workflow).await;
+    scene.wait_until("condition=Complete", &workflow).await;
     assert_eq!(scene.letterbox.posted().len(), 1);
     scene.wait_for_event(WORKFLOW, "Suspended").await;
     scene.wait_for_event(WORKFLOW, "Resumed").await;
@@ -208,7 +208,7 @@ async fn an_invalid_spec_is_not_accepted_and_every_complaint_names_its_field() {
     let mut manifest =
         json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": WORKFLOW}, "spec": spec});
     scene.apply("dana", &manifest).await.ok().unwrap();
-    scene.until("condition=Accepted=False", &format!("workflow/{WORKFLOW}")).await;
+    scene.wait_until("condition=Accepted=False", &format!("workflow/{WORKFLOW}")).await;
     let workflow = scene.workflow().await;
     let status = workflow.status.clone().unwrap();
     let accepted = status.conditions.iter().find(|condition| condition.type_ == conditions::ACCEPTED).unwrap();

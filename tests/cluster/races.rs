@@ -49,7 +49,7 @@ impl Race {
     }
 
     /// Lets all people vote twice at the same instant, for and against, over one connection each.
-    async fn all_vote(&self, approval: &str) -> Answers {
+    async fn vote_by_all(&self, approval: &str) -> Answers {
         let votes = self.people.iter().flat_map(|(user, client)| {
             [Verdict::Approve, Verdict::Reject].map(|verdict| async move {
                 let decision = json!({"verdict": verdict, "reason": "racing", "groups": ["crowd"]});
@@ -64,7 +64,7 @@ impl Race {
         let crowd = json!([{"kind": "Group", "name": "crowd"}]);
         self.runs.request(name, json!({"approvers": crowd, "timeout": {"after": "1h", "action": "Abort"}})).await;
         let approval = self.runs.wait_for_gate(name).await;
-        let (answers, ()) = join(self.all_vote(&approval.name_any()), meanwhile(&approval)).await;
+        let (answers, ()) = join(self.vote_by_all(&approval.name_any()), meanwhile(&approval)).await;
         Gate { run: name.to_owned(), approval: approval.name_any(), answers }
     }
 }
@@ -205,7 +205,7 @@ async fn votes_against_the_clock_have_one_outcome() {
             // in flight.
             let around = left + jiff::SignedDuration::from_millis(20 * (n as i64 - GATES as i64));
             tokio::time::sleep(Duration::try_from(around).unwrap_or_default()).await;
-            let answers = race.all_vote(&approval.name_any()).await;
+            let answers = race.vote_by_all(&approval.name_any()).await;
             Gate { run: name, approval: approval.name_any(), answers }
         }
     });

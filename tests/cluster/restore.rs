@@ -15,7 +15,7 @@ use signoff_api::{Approval, Workflow, conditions};
 use signoff_tests::control_plane::{Cluster, Finished, OperatorOptions, OperatorProcess, named};
 use signoff_tests::page::{self, Block};
 
-use crate::asked::{allowed, plugin};
+use crate::asked::{wait_until_allowed, plugin};
 use crate::policies::harness::{assert_refused, workflow};
 use crate::runs::Runs;
 
@@ -60,7 +60,7 @@ fn block(word: &str) -> Block<'static> {
 }
 
 /// Runs a block as a person, in this folder, with the namespace of the test in place of the page's.
-async fn play(runs: &Runs, folder: &Path, who: &str, word: &str) -> Finished {
+async fn run_block(runs: &Runs, folder: &Path, who: &str, word: &str) -> Finished {
     let script = block(word).script().replace(NAMESPACE, &runs.namespace.name);
     let script = format!("exec 2>&1\ncd '{}'\n{script}", folder.display());
     let kubectl = runs.cluster.clients().kubectl.parent().unwrap();
@@ -69,14 +69,14 @@ async fn play(runs: &Runs, folder: &Path, who: &str, word: &str) -> Finished {
     shell.search(kubectl).search(plugin().parent().unwrap()).run().await.unwrap()
 }
 
-async fn create(runs: &Runs, who: &str, name: &str, steps: Value) -> Workflow {
+async fn create_run(runs: &Runs, who: &str, name: &str, steps: Value) -> Workflow {
     let api: Api<Workflow> = runs.api_as(who).await;
     let object = serde_json::from_value(workflow(name, json!({"steps": steps}))).unwrap();
     api.create(&PostParams::default(), &object).await.unwrap()
 }
 
 /// Waits until the new run of this name has the condition `Restored`.
-async fn restored(runs: &Runs, name: &str) -> Workflow {
+async fn wait_until_restored(runs: &Runs, name: &str) -> Workflow {
     let is = |run: Option<&Workflow>| {
         let status = run.and_then(|run| run.status.as_ref());
         status.is_some_and(|status| conditions::holds(&status.conditions, conditions::RESTORED))
@@ -100,22 +100,22 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
         "timeout": {"after": "1h", "action": "Approve"}});
 
     // One run has paid and has ended, another run has paid and waits.
-    create(&runs, "dana", "paid", json!([bank.post("pay")])).await;
-    create(&runs, "dana", RUN, json!([bank.post("pay"), {"name": "review", "hitl": gate.clone()}, bank.post("tell")]))
+    create_run(&runs, "dana", "paid", json!([bank.post("pay")])).await;
+    create_run(&runs, "dana", RUN, json!([bank.post("pay"), {"name": "review", "hitl": gate.clone()}, bank.post("tell")]))
         .await;
     // One run belongs to the account that restores the namespace later.
     runs.namespace.bind("signoff-requester", named("viktor").unwrap().user).await.unwrap();
-    create(&runs, "viktor", "own", json!([{"name": "review", "hitl": gate}, bank.post("tell")])).await;
+    create_run(&runs, "viktor", "own", json!([{"name": "review", "hitl": gate}, bank.post("tell")])).await;
     runs.wait_for_end("paid").await;
     runs.wait_for_gate(RUN).await;
     runs.wait_for_gate("own").await;
     assert_eq!(bank.request_count(), 2);
-    play(&runs, folder.path(), "admin", "backup").await.ok().unwrap();
-    play(&runs, folder.path(), "admin", "lost").await.ok().unwrap();
+    run_block(&runs, folder.path(), "admin", "backup").await.ok().unwrap();
+    run_block(&runs, folder.path(), "admin", "lost").await.ok().unwrap();
 
     // Without the verb nothing is created, and no run gets another requester.
     runs.namespace.bind("signoff-requester", named("bob").unwrap().user).await.unwrap();
-    let answer = play(&runs, folder.path(), "bob", "create").await;
+    let answer = run_block(&runs, folder.path(), "bob", "create").await;
     assert!(answer.code != 0 && answer.stdout.contains("requested by its creator (bob@example.com)"), "{answer:?}");
     assert!(runs.api::<Workflow>().list(&ListParams::default()).await.unwrap().items.is_empty());
 
@@ -123,16 +123,16 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
     runs.namespace.bind("signoff-restorer", named("viktor").unwrap().user).await.unwrap();
     let question = json!({"metadata": {}, "spec": {"user": named("viktor").unwrap().user, "resourceAttributes": {
         "namespace": runs.namespace.name, "group": "signoff.dev", "resource": "workflows", "verb": "restore"}}});
-    allowed(&runs.cluster, &serde_json::from_value(question).unwrap()).await;
-    play(&runs, folder.path(), "viktor", "create").await.ok().unwrap();
+    wait_until_allowed(&runs.cluster, &serde_json::from_value(question).unwrap()).await;
+    run_block(&runs, folder.path(), "viktor", "create").await.ok().unwrap();
     for (name, requester) in [("paid", dana), (RUN, dana), ("own", named("viktor").unwrap().user)] {
-        let run = restored(&runs, name).await;
+        let run = wait_until_restored(&runs, name).await;
         assert_eq!((&*run.spec.requested_by, run.spec.restored), (requester, Some(true)));
         let status = run.status.unwrap();
         assert_eq!((status.phase, status.steps.len()), (WorkflowPhase::Pending, 0));
     }
     // A run that begins later has ended, and the restored ones have not begun.
-    create(&runs, "bob", "later", json!([bank.post("pay")])).await;
+    create_run(&runs, "bob", "later", json!([bank.post("pay")])).await;
     runs.wait_for_end("later").await;
     assert_eq!(bank.request_count(), 3);
     assert!(runs.api::<Approval>().list(&ListParams::default()).await.unwrap().items.is_empty());
@@ -141,7 +141,7 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
     let blind = runs.cluster.kubectl(["approve", "rerun", RUN, "-n", &runs.namespace.name]).person("bob");
     let blind = blind.search(plugin().parent().unwrap()).run().await.unwrap();
     assert!(blind.code == 1 && blind.stderr.contains("--backup FILE"), "{blind:?}");
-    let again = play(&runs, folder.path(), "bob", "again").await;
+    let again = run_block(&runs, folder.path(), "bob", "again").await;
     let text = again.ok().unwrap();
     let missing = page::missing(&block("again").printed(), &text);
     assert_eq!(missing, None, "{text}");

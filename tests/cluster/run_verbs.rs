@@ -20,7 +20,7 @@ use crate::runs::Runs;
 /// The deadline of every wait.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-async fn runs(prefix: &str) -> Runs {
+async fn open_namespace(prefix: &str) -> Runs {
     Runs::on(Cluster::operated().unwrap(), prefix).await
 }
 
@@ -36,7 +36,7 @@ async fn approve(runs: &Runs, person: &str, arguments: &[&str]) -> Finished {
 }
 
 /// Waits until a run has this phase.
-async fn in_phase(runs: &Runs, name: &str, phase: WorkflowPhase) -> Workflow {
+async fn wait_for_phase(runs: &Runs, name: &str, phase: WorkflowPhase) -> Workflow {
     let is =
         |run: Option<&Workflow>| run.and_then(|run| run.status.as_ref()).is_some_and(|status| status.phase == phase);
     runs.until(runs.api(), name, "has the phase", is).await
@@ -44,10 +44,10 @@ async fn in_phase(runs: &Runs, name: &str, phase: WorkflowPhase) -> Workflow {
 
 #[tokio::test]
 async fn the_status_of_a_run_shows_its_steps_its_gate_and_the_next_command() {
-    let runs = runs("status").await;
+    let runs = open_namespace("status").await;
     runs.request("letter", json!({})).await;
     let approval = runs.wait_for_gate("letter").await.name_any();
-    in_phase(&runs, "letter", WorkflowPhase::Waiting).await;
+    wait_for_phase(&runs, "letter", WorkflowPhase::Waiting).await;
     let page = approve(&runs, "viktor", &["status", "letter"]).await.ok().unwrap();
     let rows = [
         "\nPhase:        Waiting\n",
@@ -69,10 +69,10 @@ async fn the_status_of_a_run_shows_its_steps_its_gate_and_the_next_command() {
 
 #[tokio::test]
 async fn a_watched_status_is_printed_at_each_change_until_the_run_ends() {
-    let runs = runs("watched").await;
+    let runs = open_namespace("watched").await;
     runs.request("letter", json!({})).await;
     let approval = runs.wait_for_gate("letter").await;
-    in_phase(&runs, "letter", WorkflowPhase::Waiting).await;
+    wait_for_phase(&runs, "letter", WorkflowPhase::Waiting).await;
     let watching = invocation(&runs, "dana", &["status", "letter", "--watch"]).run();
     let deciding = async { runs.alice_approves(&approval).await.unwrap() };
     let (watched, _) = tokio::join!(watching, deciding);
@@ -85,21 +85,21 @@ async fn a_watched_status_is_printed_at_each_change_until_the_run_ends() {
 
 #[tokio::test]
 async fn a_run_is_suspended_resumed_cancelled_and_deleted_by_verbs() {
-    let runs = runs("verbs").await;
+    let runs = open_namespace("verbs").await;
     runs.request("letter", json!({})).await;
     runs.wait_for_gate("letter").await;
     let said = async |arguments: &[&str]| approve(&runs, "dana", arguments).await.ok().unwrap();
     assert_eq!(said(&["suspend", "letter"]).await, "workflow.signoff.dev/letter suspended\n");
-    in_phase(&runs, "letter", WorkflowPhase::Suspended).await;
+    wait_for_phase(&runs, "letter", WorkflowPhase::Suspended).await;
     assert_eq!(said(&["suspend", "wf/letter"]).await, "workflow.signoff.dev/letter unchanged (suspended already)\n");
     assert!(said(&["status", "letter"]).await.contains("kubectl approve resume letter"));
     assert_eq!(said(&["resume", "letter"]).await, "workflow.signoff.dev/letter resumed\n");
-    in_phase(&runs, "letter", WorkflowPhase::Waiting).await;
+    wait_for_phase(&runs, "letter", WorkflowPhase::Waiting).await;
     let refused = approve(&runs, "viktor", &["cancel", "letter"]).await;
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.stderr.starts_with("refused: ") && refused.stderr.contains("cannot patch resource"), "{refused:?}");
     assert_eq!(said(&["cancel", "letter"]).await, "workflow.signoff.dev/letter cancelled\n");
-    in_phase(&runs, "letter", WorkflowPhase::Cancelled).await;
+    wait_for_phase(&runs, "letter", WorkflowPhase::Cancelled).await;
     let ended = approve(&runs, "dana", &["resume", "letter"]).await;
     assert_eq!(
         (ended.code, ended.stderr.as_str()),
@@ -113,7 +113,7 @@ async fn a_run_is_suspended_resumed_cancelled_and_deleted_by_verbs() {
 
 #[tokio::test]
 async fn a_rerun_is_a_new_run_of_the_same_spec_by_its_new_requester() {
-    let runs = runs("rerun").await;
+    let runs = open_namespace("rerun").await;
     let old = runs.request("letter", json!({})).await;
     let approval = runs.wait_for_gate("letter").await;
     approve(&runs, "dana", &["suspend", "letter"]).await.ok().unwrap();
@@ -131,7 +131,7 @@ async fn a_rerun_is_a_new_run_of_the_same_spec_by_its_new_requester() {
 
 #[tokio::test]
 async fn a_watched_list_shows_gates_as_they_are_asked() {
-    let runs = runs("listwatch").await;
+    let runs = open_namespace("listwatch").await;
     runs.request("first", json!({})).await;
     let first = runs.wait_for_gate("first").await.name_any();
     let program = plugin();

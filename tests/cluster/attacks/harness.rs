@@ -17,7 +17,7 @@ use signoff_api::Workflow;
 use signoff_tests::attacks::{Actor, Ground, Token};
 use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
 
-use crate::asked::allowed;
+use crate::asked;
 use crate::policies::harness::workflow;
 
 /// The namespaces of one chapter, one for each ground, with the clients of all actors.
@@ -204,7 +204,7 @@ impl Harness {
             "resourceAttributes": {"namespace": namespace, "group": group, "resource": resource, "subresource": sub, "verb": verb},
         }}))
         .unwrap();
-        allowed(&self.cluster, &question).await;
+        asked::wait_until_allowed(&self.cluster, &question).await;
     }
 
     async fn with_token(&self, token: &str) -> Client {
