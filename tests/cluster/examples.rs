@@ -68,8 +68,8 @@ impl Running {
         let wait = self.cluster.kubectl(words).run().await.unwrap();
         if wait.code != 0 {
             let words = ["get", "workflows,approvals", "--output=yaml", "--namespace", &self.namespace.name];
-            let story = self.cluster.kubectl(words).run().await.unwrap();
-            panic!("{object} never came to {what}: {}\n{}", wait.stderr, story.stdout);
+            let objects = self.cluster.kubectl(words).run().await.unwrap();
+            panic!("{object} never came to {what}: {}\n{}", wait.stderr, objects.stdout);
         }
     }
 

@@ -120,14 +120,14 @@ impl Runs {
 
     /// Checks that a new gate is asked, decided and continued in time.
     pub(crate) async fn another_gate_is_decided_in_time(&self, run: &str) {
-        let story = async {
+        let decide = async {
             self.request(run, json!({})).await;
             let approval = self.wait_for_gate(run).await;
             self.alice_approves(&approval).await.unwrap();
             self.wait_for_end(run).await
         };
         let began = std::time::Instant::now();
-        let ended = story.await;
+        let ended = decide.await;
         assert!(began.elapsed() < IN_TIME, "{run} took {:?}", began.elapsed());
         assert_eq!(ended.status.unwrap().phase, WorkflowPhase::Succeeded);
     }

@@ -18,7 +18,7 @@ use signoff_api::Approval;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::Finished;
 
-use scene::{Scene, asks, call, last_turn, turn_of};
+use scene::{Scene, gate_of, call, last_turn, turn_of};
 
 /// Returns the rest of the output of a terminal, and the exit code.
 fn finish_session(mut session: PtySession) -> (String, i32) {
@@ -35,7 +35,7 @@ fn refund() -> Vec<Value> {
 }
 
 /// One run of an agent whose first turn has calls, and whose second ends it.
-struct Story {
+struct AgentRun {
     scene: Scene,
 }
 
@@ -59,9 +59,9 @@ fn clerk(scene: &Scene, run: &str, gate: Value, questions: Value) -> Value {
                 "parameters": {"type": "object", "required": ["to"], "properties": {"to": {"type": "string"}}}},
         ],
         "gates": [
-            {"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": asks("finance", gate)},
-            {"name": "post", "type": "specificTools", "tools": ["letter"], "hitl": asks("sre", json!({}))},
-            {"name": "questions", "type": "question", "hitl": asks("finance", questions)},
+            {"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": gate_of("finance", gate)},
+            {"name": "post", "type": "specificTools", "tools": ["letter"], "hitl": gate_of("sre", json!({}))},
+            {"name": "questions", "type": "question", "hitl": gate_of("finance", questions)},
         ],
         "steps": [
             {"name": "handle", "agent": {"name": "clerk", "input": "ACME wants its money back."}},
@@ -71,7 +71,7 @@ fn clerk(scene: &Scene, run: &str, gate: Value, questions: Value) -> Value {
     })
 }
 
-impl Story {
+impl AgentRun {
     /// Begins the run. `gate` has the fields of the gate of refunds, except for its approvers, the group finance.
     async fn begin(prefix: &str, calls: Vec<Value>, gate: Value) -> Self {
         Self::begin_with(prefix, calls, gate, json!({})).await
@@ -115,7 +115,7 @@ impl Story {
     }
 
     /// Waits until the run ends, and returns its phase.
-    async fn ends(&self) -> WorkflowPhase {
+    async fn wait_for_end(&self) -> WorkflowPhase {
         self.scene.wait_for_end(RUN).await.phase
     }
 
@@ -126,7 +126,7 @@ impl Story {
 
     /// Checks that the run succeeds, and that the agent got exactly this result for its only call.
     async fn assert_result(&self, result: &str) {
-        assert_eq!(self.ends().await, WorkflowPhase::Succeeded);
+        assert_eq!(self.wait_for_end().await, WorkflowPhase::Succeeded);
         assert_eq!(self.results_of_last_turn(), [("call_a".to_owned(), result.to_owned())]);
         assert_eq!(self.scene.model_requests(RUN).len(), 2, "one request a turn");
     }

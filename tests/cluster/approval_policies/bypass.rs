@@ -29,9 +29,9 @@ fn record(run: &Workflow, path: &str) -> Option<StepRecord> {
 #[tokio::test]
 async fn a_change_after_the_gate_of_a_policy_is_approved_again() {
     let harness = Harness::open("bypass").await;
-    harness.cluster_policy("alpha", release()).await;
+    harness.create_cluster_policy("alpha", release()).await;
     let gates = own("stepStart", json!(["Approve", "Modify", "Reject"]));
-    harness.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
+    harness.create_run_as("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
     let (approval, _) = harness.wait_for_gate("refund", "pay/.start").await;
     let modify =
         json!({"verdict": "Modify", "groups": ["finance"], "parameters": {"url": "https://other.example.com/"}});
@@ -53,10 +53,10 @@ async fn a_change_after_the_gate_of_a_policy_is_approved_again() {
 #[tokio::test]
 async fn each_retry_is_approved_again_at_the_gate_of_a_policy() {
     let harness = Harness::open("bypass").await;
-    harness.cluster_policy("alpha", release()).await;
+    harness.create_cluster_policy("alpha", release()).await;
     let mut gates = own("errorEscalation", json!(["Retry", "Modify", "Reject"]));
     gates[0]["afterAttempts"] = json!(1);
-    harness.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
+    harness.create_run_as("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
     let (approval, _) = harness.wait_for_gate("refund", "release-pay").await;
     harness.decide("erin", &approval, approve(&["sre"])).await.unwrap();
     let (error, _) = harness.wait_for_gate("refund", "pay/.error").await;
@@ -80,13 +80,13 @@ async fn each_retry_is_approved_again_at_the_gate_of_a_policy() {
 #[tokio::test]
 async fn a_request_to_a_model_is_gated_by_a_policy_about_egress() {
     let harness = Harness::open("bypass").await;
-    harness.cluster_policy("alpha", release()).await;
+    harness.create_cluster_policy("alpha", release()).await;
     let spec = json!({
         "providers": [{"name": "p", "openai": {"baseURL": "https://pay.example.com/v1"}}],
         "agents": [{"name": "poster", "model": "small"}],
         "steps": [{"name": "pay", "agent": {"name": "poster", "input": "send 420"}}],
     });
-    harness.apply("dana", "refund", spec).await;
+    harness.create_run_as("dana", "refund", spec).await;
     let (approval, request) = harness.wait_for_gate("refund", "release-pay").await;
     let shown = request.reviews.unwrap().response;
     assert!(shown.contains("https://pay.example.com/v1") && shown.contains("send 420"), "{shown}");
@@ -99,7 +99,7 @@ async fn a_request_to_a_model_is_gated_by_a_policy_about_egress() {
 async fn no_step_runs_after_a_reject_unless_the_policy_allows_it() {
     let harness = Harness::open("bypass").await;
     let mut policy = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "sre"}]}}});
-    harness.cluster_policy("alpha", policy.clone()).await;
+    harness.create_cluster_policy("alpha", policy.clone()).await;
     let set = |name: &str| json!({"name": name, "set": {"value": "sent"}});
     let choose = json!([{"from": "review", "choose": [{"when": "else", "to": "send"}]}]);
     let ways = [
@@ -107,17 +107,17 @@ async fn no_step_runs_after_a_reject_unless_the_policy_allows_it() {
         ("edge", json!({"pattern": {"graph": {"edges": choose}}, "steps": [gate("review", json!({})), set("send")]})),
     ];
     for (name, spec) in &ways {
-        harness.apply("dana", name, spec.clone()).await;
+        harness.create_run_as("dana", name, spec.clone()).await;
         let refused = harness.wait_for_end(name).await;
         assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
         assert!(message(&refused).contains("after a Reject here the run continues with send"), "{}", message(&refused));
     }
     harness.delete_cluster_policy("alpha").await;
     policy["gates"]["allowContinueAfterReject"] = json!(true);
-    harness.cluster_policy("beta", policy).await;
+    harness.create_cluster_policy("beta", policy).await;
     for (name, spec) in &ways {
         let run = format!("{name}-allowed");
-        harness.apply("dana", &run, spec.clone()).await;
+        harness.create_run_as("dana", &run, spec.clone()).await;
         let (approval, request) = harness.wait_for_gate(&run, "review").await;
         assert_eq!(request.after_reject, ["send"]);
         let page = harness.plugin("bob", &["show", &approval]).await.ok().unwrap();

@@ -1,5 +1,5 @@
-//! One test's namespace on the cluster with an operator, policies that hold only there, and runs under them. Whether
-//! the operator knows a policy is found out by a run that the policy refuses.
+//! One test's namespace on the cluster with an operator, policies that hold only there, and runs under them. A run
+//! that a policy refuses shows that the operator applies the policy.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +14,8 @@ use signoff_tests::control_plane::{Cluster, Finished, Namespace, named};
 
 use crate::asked::plugin;
 
-/// The names of the policies of a test. The policy of a name allows the hosts of the other names only.
+/// The tags of the policies of a test. The policy of a tag forbids the host of its tag, and allows the hosts of the
+/// other tags. A run that calls the host thus shows whether the operator applies the policy.
 const TAGS: [&str; 3] = ["alpha", "beta", "gamma"];
 
 pub(crate) struct Harness {
@@ -24,7 +25,7 @@ pub(crate) struct Harness {
     canaries: AtomicU32,
 }
 
-fn host(tag: &str) -> String {
+fn canary_host(tag: &str) -> String {
     format!("{tag}.canary.test")
 }
 
@@ -63,49 +64,50 @@ impl Harness {
     }
 
     /// Returns the name of a policy of the cluster, which no other test has.
-    pub(crate) fn policy(&self, tag: &str) -> String {
+    pub(crate) fn policy_name(&self, tag: &str) -> String {
         format!("{}-{tag}", self.namespace.name)
     }
 
     /// Sets a policy of the cluster for this namespace, and waits until the operator applies it.
-    pub(crate) async fn cluster_policy(&self, tag: &str, mut spec: Value) {
+    pub(crate) async fn create_cluster_policy(&self, tag: &str, mut spec: Value) {
         spec["match"]["namespaceSelector"] =
             json!({"matchLabels": {"kubernetes.io/metadata.name": self.namespace.name}});
         let policy =
-            ClusterApprovalPolicy::new(&self.policy(tag), serde_json::from_value(with_hosts(tag, spec)).unwrap());
+            ClusterApprovalPolicy::new(&self.policy_name(tag), serde_json::from_value(add_hosts(tag, spec)).unwrap());
         self.policies().create(&PostParams::default(), &policy).await.unwrap();
-        self.until(tag, true).await;
+        self.wait_until_applied(tag, true).await;
     }
 
     /// Sets the policy of an example for this namespace.
-    pub(crate) async fn example_policy(&self, tag: &str, file: &str) {
+    pub(crate) async fn create_example_policy(&self, tag: &str, file: &str) {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/policies").join(file);
         let policy: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        self.cluster_policy(tag, policy["spec"].clone()).await;
+        self.create_cluster_policy(tag, policy["spec"].clone()).await;
     }
 
     /// Sets a policy in this namespace, and waits until the operator applies it.
-    pub(crate) async fn own_policy(&self, tag: &str, spec: Value) {
-        let policy = ApprovalPolicy::new(tag, serde_json::from_value(with_hosts(tag, spec)).unwrap());
+    pub(crate) async fn create_namespace_policy(&self, tag: &str, spec: Value) {
+        let policy = ApprovalPolicy::new(tag, serde_json::from_value(add_hosts(tag, spec)).unwrap());
         let policies: Api<ApprovalPolicy> = Api::namespaced(self.admin.clone(), &self.namespace.name);
         policies.create(&PostParams::default(), &policy).await.unwrap();
-        self.until(tag, true).await;
+        self.wait_until_applied(tag, true).await;
     }
 
     pub(crate) async fn delete_cluster_policy(&self, tag: &str) {
-        self.policies().delete(&self.policy(tag), &DeleteParams::default()).await.unwrap();
-        self.until(tag, false).await;
+        self.policies().delete(&self.policy_name(tag), &DeleteParams::default()).await.unwrap();
+        self.wait_until_applied(tag, false).await;
     }
 
-    /// Waits until the operator applies a policy, or no longer does.
-    async fn until(&self, tag: &str, holds: bool) {
+    /// Waits until the operator applies a policy (`holds`), or no longer applies it. Each attempt creates and deletes a
+    /// run that the policy refuses.
+    async fn wait_until_applied(&self, tag: &str, holds: bool) {
         for _ in 0..200 {
             let name = format!("canary-{}", self.canaries.fetch_add(1, Ordering::Relaxed));
-            let call = json!({"name": "call", "http": {"url": format!("https://{}/", host(tag))}});
-            self.apply("dana", &name, json!({"suspend": true, "steps": [call]})).await;
-            let judged = self.until_workflow(&name, |run| reason(run, conditions::ACCEPTED).is_some()).await;
+            let call = json!({"name": "call", "http": {"url": format!("https://{}/", canary_host(tag))}});
+            self.create_run_as("dana", &name, json!({"suspend": true, "steps": [call]})).await;
+            let run = self.wait_for_workflow(&name, |run| reason(run, conditions::ACCEPTED).is_some()).await;
             self.workflows().delete(&name, &DeleteParams::default()).await.unwrap();
-            if (reason(&judged, conditions::ACCEPTED).as_deref() == Some("NotAllowed")) == holds {
+            if (reason(&run, conditions::ACCEPTED).as_deref() == Some("NotAllowed")) == holds {
                 return;
             }
         }
@@ -113,7 +115,7 @@ impl Harness {
     }
 
     /// Creates a run as a person of the cast.
-    pub(crate) async fn apply(&self, who: &str, name: &str, mut spec: Value) -> Workflow {
+    pub(crate) async fn create_run_as(&self, who: &str, name: &str, mut spec: Value) -> Workflow {
         let client = self.cluster.token_client(who).await.unwrap();
         spec["requestedBy"] = json!(named(who).unwrap().user);
         let workflow =
@@ -123,17 +125,17 @@ impl Harness {
     }
 
     /// Creates a run of these steps as dana.
-    pub(crate) async fn run(&self, name: &str, steps: Value) {
-        self.apply("dana", name, json!({"steps": steps})).await;
+    pub(crate) async fn create_run(&self, name: &str, steps: Value) {
+        self.create_run_as("dana", name, json!({"steps": steps})).await;
     }
 
-    pub(crate) async fn until_workflow(&self, name: &str, is: impl Fn(&Workflow) -> bool) -> Workflow {
+    pub(crate) async fn wait_for_workflow(&self, name: &str, is: impl Fn(&Workflow) -> bool) -> Workflow {
         let found = await_condition(self.workflows(), name, |run: Option<&Workflow>| run.is_some_and(&is));
         found.await.unwrap().unwrap()
     }
 
     pub(crate) async fn wait_for_end(&self, name: &str) -> Workflow {
-        self.until_workflow(name, |run| run.status.as_ref().is_some_and(|status| status.phase.is_end())).await
+        self.wait_for_workflow(name, |run| run.status.as_ref().is_some_and(|status| status.phase.is_end())).await
     }
 
     /// Returns the request of a gate, once the run waits for it.
@@ -143,7 +145,7 @@ impl Harness {
             let record = records.into_iter().find(|record| record.path == path && !record.phase.is_end());
             record.and_then(|record| record.object.clone())
         };
-        let run = self.until_workflow(name, |run| waits(run).is_some()).await;
+        let run = self.wait_for_workflow(name, |run| waits(run).is_some()).await;
         let object = waits(&run).unwrap();
         let there = |approval: Option<&Approval>| approval.is_some();
         let request = await_condition(self.approvals(), &object, there).await.unwrap().unwrap().spec.request;
@@ -190,8 +192,9 @@ impl Harness {
     }
 }
 
-fn with_hosts(tag: &str, mut spec: Value) -> Value {
-    let others = TAGS.into_iter().filter(|other| *other != tag).map(host);
+/// Adds the hosts of the other tags to the allowed hosts of a policy.
+fn add_hosts(tag: &str, mut spec: Value) -> Value {
+    let others = TAGS.into_iter().filter(|other| *other != tag).map(canary_host);
     let mut hosts: Vec<Value> = others.map(Value::from).collect();
     hosts.extend(spec["allowedHosts"].as_array().cloned().unwrap_or_default());
     spec["allowedHosts"] = hosts.into();

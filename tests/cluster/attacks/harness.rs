@@ -47,10 +47,10 @@ impl Harness {
         for name in ["admin", "alice", "bob", "carol", "flux", "dana", "viktor", "nina", "adam", "mallory"] {
             harness.clients.insert(name, harness.cluster.token_client(name).await.unwrap());
         }
-        for (at, namespace) in [&harness.careless, &harness.as_shipped].into_iter().enumerate() {
+        for (ground, namespace) in [&harness.careless, &harness.as_shipped].into_iter().enumerate() {
             let api: Api<Workflow> = Api::namespaced(harness.clients["dana"].clone(), &namespace.name);
             let owner = serde_json::from_value(workflow("owner", json!({"suspend": true}))).unwrap();
-            harness.owners[at] = api.create(&PostParams::default(), &owner).await.unwrap().uid().unwrap();
+            harness.owners[ground] = api.create(&PostParams::default(), &owner).await.unwrap().uid().unwrap();
         }
         harness.clients.insert("operator", harness.cluster.operator_client().await.unwrap());
         for actor in actors {
@@ -58,8 +58,8 @@ impl Harness {
                 && *token != Token::Impersonated
                 && !harness.stolen.contains_key(token)
             {
-                let text = harness.steal(*token).await;
-                harness.stolen.insert(*token, harness.with_token(&text).await);
+                let text = harness.obtain_token(*token).await;
+                harness.stolen.insert(*token, harness.connect_with_token(&text).await);
             }
         }
         harness
@@ -207,7 +207,7 @@ impl Harness {
         asked::wait_until_allowed(&self.cluster, &question).await;
     }
 
-    async fn with_token(&self, token: &str) -> Client {
+    async fn connect_with_token(&self, token: &str) -> Client {
         let mut file = kube::config::Kubeconfig::read_from(self.cluster.kubeconfig()).unwrap();
         let login: kube::config::AuthInfo = serde_json::from_value(json!({"token": token})).unwrap();
         for named in &mut file.auth_infos {
@@ -218,16 +218,16 @@ impl Harness {
     }
 
     /// Returns a token as an attacker might obtain it.
-    async fn steal(&self, kind: Token) -> String {
+    async fn obtain_token(&self, kind: Token) -> String {
         let admin = self.cluster.admin().await.unwrap();
         let secrets: Api<Secret> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
         let metadata = ObjectMeta { generate_name: Some("stolen-".to_owned()), ..ObjectMeta::default() };
         match kind {
-            Token::Created => request(&admin, OPERATOR_ACCOUNT, None).await,
+            Token::Created => request_token(&admin, OPERATOR_ACCOUNT, None).await,
             Token::BoundToSecret => {
                 let secret = Secret { metadata, ..Secret::default() };
                 let secret = secrets.create(&PostParams::default(), &secret).await.unwrap();
-                request(&admin, OPERATOR_ACCOUNT, Some(("Secret", secret.metadata))).await
+                request_token(&admin, OPERATOR_ACCOUNT, Some(("Secret", secret.metadata))).await
             }
             Token::Secret => {
                 let mut secret = Secret { metadata, ..Secret::default() };
@@ -247,7 +247,7 @@ impl Harness {
                 let spec = json!({"schedulerName": "never", "containers": [{"name": "c", "image": "c"}]});
                 let pod = json!({"metadata": {"generateName": "neighbour-"}, "spec": spec});
                 let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
-                request(&admin, "default", Some(("Pod", pod.metadata))).await
+                request_token(&admin, "default", Some(("Pod", pod.metadata))).await
             }
             Token::Impersonated => unreachable!("impersonation has no token"),
         }
@@ -255,7 +255,7 @@ impl Harness {
 }
 
 /// Requests a token, bound to nothing or to an object of the operator's namespace.
-async fn request(admin: &Client, account: &str, bound: Option<(&str, ObjectMeta)>) -> String {
+async fn request_token(admin: &Client, account: &str, bound: Option<(&str, ObjectMeta)>) -> String {
     let bound_object_ref = bound.map(|(kind, metadata)| BoundObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some(kind.to_owned()),

@@ -47,7 +47,7 @@ struct StoredObject {
 impl Case<'_> {
     async fn run(&self, attack: &Attack) -> Result<(), String> {
         let row = &attack.row;
-        let there = self.set(&row.scene).await.map_err(|why| format!("the scene could not be set: {why}"))?;
+        let there = self.create_scene(&row.scene).await.map_err(|why| format!("the scene could not be set: {why}"))?;
         let answer = self.send(attack.who, attack.how, row.on, &row.body, &there, (row.strict, row.dry_run)).await;
         match (attack.how.unsupported().map_or(row.answer, Answer::Refused), answer) {
             (Answer::Refused(words), Err(said)) => {
@@ -75,10 +75,11 @@ impl Case<'_> {
                 }
             }
         }
-        self.honest(attack, there).await
+        self.send_honest_twin(attack, there).await
     }
 
-    async fn honest(&self, attack: &Attack, there: Option<StoredObject>) -> Result<(), String> {
+    /// Sends the honest twin of the attack, and checks its answer.
+    async fn send_honest_twin(&self, attack: &Attack, there: Option<StoredObject>) -> Result<(), String> {
         let (row, Twin { who, how, on, body, reaches, .. }) = (&attack.row, &attack.row.honest);
         // An ignored attack may have left a trace, such as a field manager.
         let there = match there {
@@ -98,11 +99,11 @@ impl Case<'_> {
     }
 
     /// Creates the scene, and returns its object.
-    async fn set(&self, scene: &Scene) -> Result<Option<StoredObject>, String> {
+    async fn create_scene(&self, scene: &Scene) -> Result<Option<StoredObject>, String> {
         let namespace = self.harness.namespace(self.ground);
         let (path, object) = match scene {
             Scene::Nothing => return Ok(None),
-            Scene::Approval(gate) => return self.gate(gate).await.map(Some),
+            Scene::Approval(gate) => return self.create_gate(gate).await.map(Some),
             Scene::Workflow(fields) => {
                 let mut workflow = policies::workflow(&format!("case-{}", self.number), fields.clone());
                 workflow["metadata"]["labels"] = json!({"case": self.number.to_string()});
@@ -119,7 +120,9 @@ impl Case<'_> {
         Ok(Some(StoredObject { object: self.read(&path).await?, path }))
     }
 
-    async fn gate(&self, gate: &Gate) -> Result<StoredObject, String> {
+    /// Creates an Approval with the earlier changes and the status of the scene, deletes it if the scene says so, and
+    /// returns it as it is stored.
+    async fn create_gate(&self, gate: &Gate) -> Result<StoredObject, String> {
         let mut approval = self.approval(gate.request.clone());
         if gate.metadata.is_object() {
             json_patch::merge(&mut approval["metadata"], &gate.metadata);

@@ -16,7 +16,7 @@ use crate::policies::harness::{assert_refused, to_answer};
 use crate::runs::Runs;
 
 /// Changes a label as often as the API server accepts it, until it is stopped. Returns the number of changes.
-async fn spam<K>(api: Api<K>, name: String, stop: &AtomicBool) -> u32
+async fn change_labels<K>(api: Api<K>, name: String, stop: &AtomicBool) -> u32
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
@@ -41,12 +41,12 @@ async fn labels_that_change_without_end_do_not_starve_a_commit() {
         let approval = runs.wait_for_gate(run).await;
         let stop = AtomicBool::new(false);
         let spams = async {
-            let of_approval = (0..3).map(|_| spam(approvals.clone(), approval.name_any(), &stop));
-            let of_workflow = (0..3).map(|_| spam(workflows.clone(), run.to_owned(), &stop));
+            let of_approval = (0..3).map(|_| change_labels(approvals.clone(), approval.name_any(), &stop));
+            let of_workflow = (0..3).map(|_| change_labels(workflows.clone(), run.to_owned(), &stop));
             let (one, other) = tokio::join!(join_all(of_approval), join_all(of_workflow));
             spammed.fetch_add(one.into_iter().chain(other).sum(), Ordering::Relaxed);
         };
-        let story = async {
+        let decide = async {
             runs.other_gates_are_decided_while(&format!("beside-{run}"), async {
                 runs.alice_approves(&approval).await.unwrap();
                 let ended = runs.wait_for_end(run).await;
@@ -55,7 +55,7 @@ async fn labels_that_change_without_end_do_not_starve_a_commit() {
             .await;
             stop.store(true, Ordering::Relaxed);
         };
-        tokio::join!(spams, story);
+        tokio::join!(spams, decide);
     }
     let spammed = spammed.into_inner();
     assert!(spammed > 60, "only {spammed} labels were changed meanwhile: that disturbs nobody");

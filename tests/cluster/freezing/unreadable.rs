@@ -10,8 +10,9 @@ use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess};
 
 use crate::runs::Runs;
 
-/// Removes the list of phases from the schema of a kind, so that its status accepts any word as a phase.
-async fn loosen(cluster: &Cluster, crd: &str) -> Value {
+/// Removes the list of phases from the schema of a CRD, so that the status accepts any word as a phase. Returns the
+/// list.
+async fn remove_phases(cluster: &Cluster, crd: &str) -> Value {
     let stored = cluster.kubectl(["get", "crd", crd, "--output=json"]).run().await.unwrap().ok().unwrap();
     let stored: Value = serde_json::from_str(&stored).unwrap();
     let path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/phase/enum";
@@ -21,7 +22,7 @@ async fn loosen(cluster: &Cluster, crd: &str) -> Value {
     phases
 }
 
-async fn tighten(cluster: &Cluster, crd: &str, phases: &Value) {
+async fn restore_phases(cluster: &Cluster, crd: &str, phases: &Value) {
     let path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/phase/enum";
     let patch = json!([{"op": "add", "path": path, "value": phases}]).to_string();
     cluster.kubectl(["patch", "crd", crd, "--type=json", "--patch", &patch]).run().await.unwrap().ok().unwrap();
@@ -41,7 +42,7 @@ async fn an_object_that_cannot_be_decoded_is_named_and_stops_no_other_run() {
 
     // The status has a phase that this version does not know, as if a later version had written it.
     let crds = ["workflows.signoff.dev", "approvals.signoff.dev"];
-    let phases = [loosen(&runs.cluster, crds[0]).await, loosen(&runs.cluster, crds[1]).await];
+    let phases = [remove_phases(&runs.cluster, crds[0]).await, remove_phases(&runs.cluster, crds[1]).await];
     let operators = runs.cluster.operator_client().await.unwrap();
     for (resource, name) in
         [(ApiResource::erase::<Workflow>(&()), "odd"), (ApiResource::erase::<Approval>(&()), approval.as_str())]
@@ -52,7 +53,7 @@ async fn an_object_that_cannot_be_decoded_is_named_and_stops_no_other_run() {
         while api.patch_status(name, &PatchParams::default(), &patch).await.is_err() {}
     }
     for (crd, phases) in crds.iter().zip(&phases) {
-        tighten(&runs.cluster, crd, phases).await;
+        restore_phases(&runs.cluster, crd, phases).await;
     }
 
     // Doctor names both objects, and the run that waits for the Approval reports the problem.

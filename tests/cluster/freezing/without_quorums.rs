@@ -18,30 +18,30 @@ const BINDINGS: [&str; 2] =
     ["validatingadmissionpolicybinding/signoff-approvals", "validatingadmissionpolicybinding/signoff-workflows"];
 const REQUEST: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/request";
 
-async fn kubectl(cluster: &Cluster, words: &[&str]) -> String {
+async fn run_kubectl(cluster: &Cluster, words: &[&str]) -> String {
     cluster.kubectl(words).run().await.unwrap().ok().unwrap()
 }
 
-async fn stored(cluster: &Cluster, object: &str) -> Value {
-    serde_json::from_str(&kubectl(cluster, &["get", object, "--output=json"]).await).unwrap()
+async fn read_object(cluster: &Cluster, object: &str) -> Value {
+    serde_json::from_str(&run_kubectl(cluster, &["get", object, "--output=json"]).await).unwrap()
 }
 
 async fn set_schema(cluster: &Cluster, request: &Value) {
     let patch = json!([{"op": "replace", "path": REQUEST, "value": request}]).to_string();
-    kubectl(cluster, &["patch", "crd", CRD, "--type=json", "--patch", &patch]).await;
+    run_kubectl(cluster, &["patch", "crd", CRD, "--type=json", "--patch", &patch]).await;
 }
 
-/// Stores an Approval with these quorums or without any, and with a vote of bob, while no rule is enforced.
+/// Gives a stored Approval a vote of bob, and these quorums or no field `quorums`, while no rule is enforced.
 async fn plant(runs: &Runs, approval: &str, quorums: Option<Value>) {
     let mut change = vec![
         json!({"op": "remove", "path": "/spec/request/quorums"}),
         json!({"op": "add", "path": "/spec/decisions", "value": {"bob@example.com": {"verdict": "Approve"}}}),
     ];
     change.extend(quorums.map(|list| json!({"op": "add", "path": "/spec/request/quorums", "value": list})));
-    force::<Approval>(runs, approval, change).await;
+    patch_until_stored::<Approval>(runs, approval, change).await;
 }
 
-/// Sends this change of an object as the administrator.
+/// Sends a JSON patch of an object as the administrator.
 async fn change<K: Resource<DynamicType = ()>>(
     runs: &Runs,
     name: &str,
@@ -53,8 +53,8 @@ async fn change<K: Resource<DynamicType = ()>>(
     api.patch(name, &PatchParams::default(), &patch).await
 }
 
-/// Stores this change of an object while no rule is enforced.
-async fn force<K: Resource<DynamicType = ()>>(runs: &Runs, name: &str, operations: Vec<Value>) {
+/// Sends a JSON patch of an object until the API server accepts it, while no rule is enforced.
+async fn patch_until_stored<K: Resource<DynamicType = ()>>(runs: &Runs, name: &str, operations: Vec<Value>) {
     // The API server applies the loosened rules a moment after they were stored, and no event tells when.
     let mut refusal = None;
     for _ in 0..1000 {
@@ -80,9 +80,9 @@ async fn an_approval_without_a_quorum_is_reported_and_not_counted() {
     let pruned = runs.wait_for_gate("pruned").await;
     operator.stop().await.unwrap();
 
-    let mut bindings = [stored(&runs.cluster, BINDINGS[0]).await, stored(&runs.cluster, BINDINGS[1]).await];
-    let shipped = stored(&runs.cluster, &format!("crd/{CRD}")).await.pointer(REQUEST).unwrap().clone();
-    kubectl(&runs.cluster, &["delete", BINDINGS[0], BINDINGS[1]]).await;
+    let mut bindings = [read_object(&runs.cluster, BINDINGS[0]).await, read_object(&runs.cluster, BINDINGS[1]).await];
+    let shipped = read_object(&runs.cluster, &format!("crd/{CRD}")).await.pointer(REQUEST).unwrap().clone();
+    run_kubectl(&runs.cluster, &["delete", BINDINGS[0], BINDINGS[1]]).await;
     let mut loose = shipped.clone();
     loose.as_object_mut().unwrap().remove("required").expect("the rule is in the schema");
     loose["properties"]["quorums"].as_object_mut().unwrap().remove("minItems").expect("the bound is in the schema");
@@ -93,7 +93,7 @@ async fn an_approval_without_a_quorum_is_reported_and_not_counted() {
         json!({"op": "remove", "path": "/spec/steps"}),
         json!({"op": "add", "path": "/spec/pattern", "value": {}}),
     ];
-    force::<Workflow>(&runs, "pruned", without_steps).await;
+    patch_until_stored::<Workflow>(&runs, "pruned", without_steps).await;
     let before = runs.api::<Workflow>().get("pruned").await.unwrap().status.unwrap();
     // The lock in the CRD holds although the policies are absent.
     let digest =
@@ -161,6 +161,6 @@ async fn an_approval_without_a_quorum_is_reported_and_not_counted() {
     assert!(!ended.steps.iter().any(|step| step.path == "act"), "{:#?}", ended.steps);
     let namespace = runs.namespace.name.clone();
     // The command returns when the object is gone.
-    kubectl(&runs.cluster, &["delete", "workflow", "pruned", "--namespace", &namespace, "--timeout=60s"]).await;
+    run_kubectl(&runs.cluster, &["delete", "workflow", "pruned", "--namespace", &namespace, "--timeout=60s"]).await;
     operator.stop().await.unwrap();
 }

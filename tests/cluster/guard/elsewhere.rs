@@ -10,7 +10,7 @@ use super::harness::Harness;
 #[tokio::test]
 async fn decisions_are_not_honoured_while_another_server_serves_the_objects() {
     let harness = Harness::open().await;
-    let operator = harness.operator(&[]).await;
+    let operator = harness.start_operator(&[]).await;
     harness.request("run", 1).await;
     let approval = harness.wait_for_gate("run", "review").await;
     let services = harness.rules("APIService");
@@ -23,7 +23,7 @@ async fn decisions_are_not_honoured_while_another_server_serves_the_objects() {
     elsewhere.data["spec"]["insecureSkipTLSVerify"] = json!(true);
     services.replace(name, &PostParams::default(), &elsewhere).await.unwrap();
     harness
-        .until_accepted("that it is said", async || {
+        .repeat_until_accepted("that it is said", async || {
             // /readyz is no success then, so its message is in the log.
             let log = std::fs::read_to_string(operator.log()).unwrap();
             if log.contains("is served by another server") { Ok(()) } else { Err(log) }
@@ -38,13 +38,13 @@ async fn decisions_are_not_honoured_while_another_server_serves_the_objects() {
     services.replace(name, &PostParams::default(), &back).await.unwrap();
     // The operator ends by itself, because its Deployment would start it again.
     harness
-        .until_accepted("that it ends", async || {
+        .repeat_until_accepted("that it ends", async || {
             let log = std::fs::read_to_string(operator.log()).unwrap();
             if log.contains("served by another server for a time") { Ok(()) } else { Err(log) }
         })
         .await;
     drop(operator);
-    let operator = harness.operator(&[]).await;
+    let operator = harness.start_operator(&[]).await;
     harness.decide("alice", &approval, "Approve").await.unwrap();
     assert_eq!(harness.wait_for_end("run").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);

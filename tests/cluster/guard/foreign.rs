@@ -11,8 +11,8 @@ use super::harness::{Harness, assert_waits_at_gate};
 const POLICY: &str = "MutatingAdmissionPolicy";
 const BINDING: &str = "MutatingAdmissionPolicyBinding";
 
-/// Returns a policy that turns every Reject into an Approve.
-fn flips() -> [(&'static str, Value); 2] {
+/// Returns a mutating policy that turns every Reject into an Approve, and its binding, each with its kind.
+fn policy_that_approves_rejects() -> [(&'static str, Value); 2] {
     let metadata = json!({"name": "helpful"});
     let rules = json!([{"apiGroups": ["signoff.dev"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["approvals"]}]);
     let flip = "has(object.spec.decisions) ? object.spec.decisions.filter(k, object.spec.decisions[k].verdict == 'Reject').map(k, \
@@ -33,26 +33,26 @@ fn flips() -> [(&'static str, Value); 2] {
     ]
 }
 
-async fn put_in_force(harness: &Harness) {
-    for (kind, object) in flips() {
+async fn create_policy(harness: &Harness) {
+    for (kind, object) in policy_that_approves_rejects() {
         let object: DynamicObject = serde_json::from_value(object).unwrap();
         harness.rules(kind).create(&PostParams::default(), &object).await.unwrap();
     }
 }
 
-async fn take_away(harness: &Harness) {
+async fn delete_policy(harness: &Harness) {
     for kind in [BINDING, POLICY] {
-        harness.lift(kind, "helpful", |_| false).await;
+        harness.change_or_delete(kind, "helpful", |_| false).await;
     }
 }
 
 #[tokio::test]
 async fn a_policy_that_could_change_votes_is_named_on_every_waiting_run() {
     let harness = Harness::open().await;
-    let operator = harness.operator(&[]).await;
+    let operator = harness.start_operator(&[]).await;
     harness.request("run", 1).await;
     let approval = harness.wait_for_gate("run", "review").await;
-    put_in_force(&harness).await;
+    create_policy(&harness).await;
     let said = harness.wait_for_condition("run", "ForeignMutation", "True").await;
     assert!(said.contains("MutatingAdmissionPolicy helpful"), "{said}");
     assert!(operator.get("/metrics").await.unwrap().contains("signoff_guard_foreign_mutations 1"));
@@ -62,17 +62,17 @@ async fn a_policy_that_could_change_votes_is_named_on_every_waiting_run() {
     let words = ["approve", "show", name, "--namespace", &harness.namespace.name];
     let shown = harness.cluster.kubectl(words).search(plugin.parent().unwrap()).person("alice").run().await.unwrap();
     assert!(shown.stdout.contains("Warning:"), "{}{}", shown.stdout, shown.stderr);
-    take_away(&harness).await;
+    delete_policy(&harness).await;
     harness.wait_for_no_condition("run", "ForeignMutation").await;
 }
 
 #[tokio::test]
 async fn a_strict_guard_voids_votes_that_a_policy_could_change() {
     let harness = Harness::open().await;
-    let operator = harness.operator(&["--strict-guard"]).await;
+    let operator = harness.start_operator(&["--strict-guard"]).await;
     harness.request("run", 1).await;
     let approval = harness.wait_for_gate("run", "review").await;
-    put_in_force(&harness).await;
+    create_policy(&harness).await;
     let said = harness.wait_for_condition("run", "Guarded", "False").await;
     assert!(said.contains("MutatingAdmissionPolicy helpful"), "{said}");
     // No event tells which policies an API server applies, so dry runs find out.
@@ -81,7 +81,7 @@ async fn a_strict_guard_voids_votes_that_a_policy_could_change() {
     let api = harness.approvals("alice").await;
     let name = approval.metadata.name.as_deref().unwrap();
     harness
-        .until_accepted("a flipped vote", async || {
+        .repeat_until_accepted("a flipped vote", async || {
             let tried = api.patch(name, &params, &kube::api::Patch::Merge(&patch)).await.unwrap();
             let verdict = tried.spec.decisions["alice@example.com"].verdict;
             if verdict == signoff_api::Verdict::Approve { Ok(()) } else { Err(format!("{verdict}")) }
@@ -94,11 +94,11 @@ async fn a_strict_guard_voids_votes_that_a_policy_could_change() {
         "nothing was flipped"
     );
     assert_waits_at_gate(&harness, "run").await;
-    take_away(&harness).await;
+    delete_policy(&harness).await;
     harness.wait_for_phase(&approval, ApprovalPhase::Superseded).await;
     let again = harness.wait_for_gate("run", "review#2").await;
     harness
-        .until_accepted("an honest vote", async || {
+        .repeat_until_accepted("an honest vote", async || {
             let tried =
                 api.patch(again.metadata.name.as_deref().unwrap(), &params, &kube::api::Patch::Merge(&patch)).await;
             let verdict = tried.unwrap().spec.decisions["alice@example.com"].verdict;

@@ -39,7 +39,7 @@ impl Harness {
 
     /// Starts an operator and waits until it is ready. It has no Lease, because an operator with a Lease ends when it
     /// is stopped for too long, which another test covers.
-    pub(super) async fn operator(&self, arguments: &[&str]) -> OperatorProcess {
+    pub(super) async fn start_operator(&self, arguments: &[&str]) -> OperatorProcess {
         let arguments = ["--no-lease"].iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
         OperatorProcess::start(&self.cluster, OperatorOptions { arguments, ..OperatorOptions::default() })
             .await
@@ -47,7 +47,7 @@ impl Harness {
     }
 
     /// Starts an operator that holds the Lease and waits until it is ready, for tests of its reports to people.
-    pub(super) async fn operator_with_lease(&self) -> OperatorProcess {
+    pub(super) async fn start_operator_with_lease(&self) -> OperatorProcess {
         OperatorProcess::start(&self.cluster, OperatorOptions::default()).await.unwrap()
     }
 
@@ -171,18 +171,20 @@ impl Harness {
 
     /// Votes in alice's name as erin, who is no approver, until the vote is accepted.
     pub(super) async fn forge_vote(&self, approval: &Approval) {
-        self.until_accepted("alice's vote by erin", || self.vote("erin", "alice@example.com", approval, "Approve"))
+        self.repeat_until_accepted("alice's vote by erin", || self.vote("erin", "alice@example.com", approval, "Approve"))
             .await;
     }
 
-    pub(super) async fn until_accepted<T, F: Future<Output = Answer<T>>>(
+    /// Repeats `attempt` until it succeeds, and returns its result. Panics after the deadline; `what` names the
+    /// attempt.
+    pub(super) async fn repeat_until_accepted<T, F: Future<Output = Answer<T>>>(
         &self,
         what: &str,
         attempt: impl Fn() -> F,
     ) -> T {
         let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
-            // No event tells which rules an API server applies, so the attempt is repeated until it succeeds.
+            // No event tells which rules an API server applies.
             match attempt().await {
                 Ok(done) => return done,
                 Err(why) => assert!(tokio::time::Instant::now() < deadline, "{what} was never accepted: {why}"),
@@ -213,8 +215,9 @@ impl Harness {
         Api::all_with(self.admin.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)))
     }
 
-    /// Changes the spec of an object, or deletes the object.
-    pub(super) async fn lift(&self, kind: &str, name: &str, change: impl Fn(&mut Value) -> bool) -> DynamicObject {
+    /// Changes an object, or deletes the object if `change` returns `false`. Repeats after a conflict. Returns the
+    /// object as it was before.
+    pub(super) async fn change_or_delete(&self, kind: &str, name: &str, change: impl Fn(&mut Value) -> bool) -> DynamicObject {
         let api = self.rules(kind);
         loop {
             let before = api.get(name).await.unwrap();

@@ -34,20 +34,20 @@ async fn a_policy_that_is_removed_or_only_warns_is_named() {
         binding["spec"]["validationActions"] = json!(["Warn"]);
         true
     };
-    harness.until_accepted("that all are refused", all_refused).await.unwrap();
+    harness.repeat_until_accepted("that all are refused", all_refused).await.unwrap();
     for (policy, what) in TRIED {
-        let lifts: [&dyn Fn(&mut Value) -> bool; 2] = [&warns, &|_| false];
-        for lift in lifts {
-            let before = harness.lift(BINDING, policy, lift).await;
+        let changes: [&dyn Fn(&mut Value) -> bool; 2] = [&warns, &|_| false];
+        for change in changes {
+            let before = harness.change_or_delete(BINDING, policy, change).await;
             let said = harness
-                .until_accepted(&format!("a probe of {policy}"), async || match asked().await {
+                .repeat_until_accepted(&format!("a probe of {policy}"), async || match asked().await {
                     Answer::Refused(_) => Err("every forged request is refused".to_owned()),
                     Answer::Otherwise(what) => Ok(what),
                 })
                 .await;
             assert_eq!(said, format!("it accepts {what}"));
             harness.restore(BINDING, before).await;
-            harness.until_accepted(&format!("that {policy} refuses again"), all_refused).await;
+            harness.repeat_until_accepted(&format!("that {policy} refuses again"), all_refused).await;
         }
     }
     let workflows: Api<Workflow> = Api::namespaced(harness.admin.clone(), OPERATOR_NAMESPACE);

@@ -11,7 +11,7 @@ use super::harness::Harness;
 #[tokio::test]
 async fn each_command_reports_a_changed_rule_and_the_remedy() {
     let harness = Harness::open().await;
-    let operator = harness.operator_with_lease().await;
+    let operator = harness.start_operator_with_lease().await;
     harness.request("run", 1).await;
     let approval = harness.wait_for_gate("run", "review").await;
     let (approval, namespace) = (approval.metadata.name.unwrap(), harness.namespace.name.as_str());
@@ -46,7 +46,7 @@ async fn each_command_reports_a_changed_rule_and_the_remedy() {
     ];
     harness.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
     let doctor = harness
-        .until_accepted("viktor's look", async || {
+        .repeat_until_accepted("viktor's look", async || {
             let doctor = kubectl("viktor", &["approve", "doctor"]).await;
             if doctor.code == 0 { Ok(doctor) } else { Err(doctor.stdout + &doctor.stderr) }
         })
@@ -76,7 +76,7 @@ async fn each_command_reports_a_changed_rule_and_the_remedy() {
         object["spec"]["validationActions"] = json!(["Audit"]);
         true
     };
-    let before = harness.lift(binding, "signoff-approvals", audit).await;
+    let before = harness.change_or_delete(binding, "signoff-approvals", audit).await;
     let said = harness.wait_for_condition("run", "Guarded", "False").await;
     assert!(said.contains("signoff-approvals") && said.contains("install the chart"), "{said}");
     let shown = kubectl("alice", &["approve", "show", &approval]).await;
@@ -89,7 +89,7 @@ async fn each_command_reports_a_changed_rule_and_the_remedy() {
     }
     let events: Api<Event> = Api::namespaced(harness.admin.clone(), namespace);
     harness
-        .until_accepted("the Event", async || {
+        .repeat_until_accepted("the Event", async || {
             let all = events.list(&ListParams::default()).await.unwrap();
             let told = all.iter().any(|event| event.reason.as_deref() == Some("Unguarded"));
             if told { Ok(()) } else { Err(format!("{:?}", all.items)) }

@@ -12,7 +12,7 @@ use super::harness::Harness;
 #[tokio::test]
 async fn each_voter_hears_that_a_changed_policy_voided_the_vote() {
     let harness = Harness::open().await;
-    let operator = harness.operator_with_lease().await;
+    let operator = harness.start_operator_with_lease().await;
     harness.request("run", 2).await;
     let first = harness.wait_for_gate("run", "review").await;
     let namespace = harness.namespace.name.clone();
@@ -35,7 +35,7 @@ async fn each_voter_hears_that_a_changed_policy_voided_the_vote() {
         object["spec"]["validationActions"] = json!(["Audit"]);
         true
     };
-    let before = harness.lift(binding, "signoff-approvals", audit).await;
+    let before = harness.change_or_delete(binding, "signoff-approvals", audit).await;
     harness.wait_for_condition("run", "Guarded", "False").await;
     let list = approve("bob", &["list"]).await;
     assert!(list.stderr.contains("NOT GUARDED:") && list.stdout.contains(&first.name_any()), "{list:?}");
@@ -71,7 +71,7 @@ async fn each_voter_hears_that_a_changed_policy_voided_the_vote() {
     let events: Api<Event> = Api::namespaced(harness.admin.clone(), &namespace);
     for (reason, words) in [("VotesVoided", "alice@example.com (Approve)"), ("Guarded", "in force again")] {
         harness
-            .until_accepted(reason, async || {
+            .repeat_until_accepted(reason, async || {
                 let all = events.list(&ListParams::default()).await.unwrap();
                 let mut told = all.iter().filter(|event| event.reason.as_deref() == Some(reason));
                 let is_told = told.any(|event| event.note.as_ref().is_some_and(|note| note.contains(words)));

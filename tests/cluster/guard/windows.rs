@@ -11,17 +11,18 @@ use super::harness::{Harness, assert_waits_at_gate};
 const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 const NAME: &str = "signoff-approvals";
-const NOWHERE: fn() -> Value = || json!({"matchLabels": {"nobody": "has-this"}});
+const MATCHES_NOTHING: fn() -> Value = || json!({"matchLabels": {"nobody": "has-this"}});
 
 /// One way of disabling the rule of votes: the object, and a change of the object. A change that returns `false`
 /// deletes the object.
 struct Window {
     name: &'static str,
     kind: &'static str,
-    lift: fn(&mut Value) -> bool,
+    change: fn(&mut Value) -> bool,
 }
 
-fn spec(object: &mut Value, field: &str, value: Value) -> bool {
+/// Sets the field at this path below `spec`, of at most two parts. Returns `true`: the object is not deleted.
+fn set_spec_field(object: &mut Value, field: &str, value: Value) -> bool {
     let mut place = &mut object["spec"];
     let (path, last) = field.rsplit_once('.').map_or((None, field), |(path, last)| (Some(path), last));
     if let Some(path) = path {
@@ -32,36 +33,36 @@ fn spec(object: &mut Value, field: &str, value: Value) -> bool {
 }
 
 const WINDOWS: [Window; 9] = [
-    Window { name: "binding-deleted", kind: BINDING, lift: |_| false },
-    Window { name: "policy-deleted", kind: POLICY, lift: |_| false },
-    Window { name: "audit", kind: BINDING, lift: |o| spec(o, "validationActions", json!(["Audit"])) },
+    Window { name: "binding-deleted", kind: BINDING, change: |_| false },
+    Window { name: "policy-deleted", kind: POLICY, change: |_| false },
+    Window { name: "audit", kind: BINDING, change: |o| set_spec_field(o, "validationActions", json!(["Audit"])) },
     Window {
         name: "namespace-selector",
         kind: BINDING,
-        lift: |o| spec(o, "matchResources", json!({"namespaceSelector": NOWHERE()})),
+        change: |o| set_spec_field(o, "matchResources", json!({"namespaceSelector": MATCHES_NOTHING()})),
     },
-    Window { name: "object-selector", kind: POLICY, lift: |o| spec(o, "matchConstraints.objectSelector", NOWHERE()) },
+    Window { name: "object-selector", kind: POLICY, change: |o| set_spec_field(o, "matchConstraints.objectSelector", MATCHES_NOTHING()) },
     Window {
         name: "excluded",
         kind: POLICY,
-        lift: |o| {
+        change: |o| {
             let all =
                 json!([{"apiGroups": ["signoff.dev"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]);
-            spec(o, "matchConstraints.excludeResourceRules", all)
+            set_spec_field(o, "matchConstraints.excludeResourceRules", all)
         },
     },
     Window {
         name: "match-conditions",
         kind: POLICY,
-        lift: |o| spec(o, "matchConditions", json!([{"name": "never", "expression": "false"}])),
+        change: |o| set_spec_field(o, "matchConditions", json!([{"name": "never", "expression": "false"}])),
     },
-    Window { name: "rewritten", kind: POLICY, lift: |o| spec(o, "validations", json!([{"expression": "true"}])) },
+    Window { name: "rewritten", kind: POLICY, change: |o| set_spec_field(o, "validations", json!([{"expression": "true"}])) },
     Window {
         name: "ignore",
         kind: POLICY,
-        lift: |o| {
-            spec(o, "failurePolicy", json!("Ignore"));
-            spec(o, "validations", json!([{"expression": "object.spec.nothing == 'of the kind'"}]))
+        change: |o| {
+            set_spec_field(o, "failurePolicy", json!("Ignore"));
+            set_spec_field(o, "validations", json!([{"expression": "object.spec.nothing == 'of the kind'"}]))
         },
     },
 ];
@@ -74,9 +75,10 @@ enum Operator {
     IsDown,
 }
 
-async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
+/// Opens each window in this state of the operator, and checks that no vote in it counts.
+async fn check_that_no_vote_counts(meanwhile: Operator) {
     let harness = Harness::open().await;
-    let mut operator = Some(harness.operator(&[]).await);
+    let mut operator = Some(harness.start_operator(&[]).await);
     let mut approvals = Vec::new();
     for window in &WINDOWS {
         harness.request(window.name, 1).await;
@@ -95,7 +97,7 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
         Operator::IsDown => operator.take().unwrap().kill(),
     }
     for (window, approval) in WINDOWS.iter().zip(&approvals) {
-        let before = harness.lift(window.kind, NAME, window.lift).await;
+        let before = harness.change_or_delete(window.kind, NAME, window.change).await;
         harness.forge_vote(approval).await;
         harness.restore(window.kind, before).await;
     }
@@ -103,7 +105,7 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
     match meanwhile {
         Operator::Watches => {}
         Operator::StandsStill => operator.as_mut().unwrap().signal(Signal::Cont).unwrap(),
-        Operator::IsDown => operator = Some(harness.operator(&[]).await),
+        Operator::IsDown => operator = Some(harness.start_operator(&[]).await),
     }
 
     for (window, approval) in WINDOWS.iter().zip(&approvals) {
@@ -130,23 +132,23 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
 
 #[tokio::test]
 async fn a_vote_without_the_rule_is_void_for_a_running_operator() {
-    no_vote_of_any_window_is_honoured(Operator::Watches).await;
+    check_that_no_vote_counts(Operator::Watches).await;
 }
 
 #[tokio::test]
 async fn a_vote_without_the_rule_is_void_for_a_frozen_operator() {
-    no_vote_of_any_window_is_honoured(Operator::StandsStill).await;
+    check_that_no_vote_counts(Operator::StandsStill).await;
 }
 
 #[tokio::test]
 async fn a_vote_without_the_rule_is_void_for_a_stopped_operator() {
-    no_vote_of_any_window_is_honoured(Operator::IsDown).await;
+    check_that_no_vote_counts(Operator::IsDown).await;
 }
 
 #[tokio::test]
 async fn an_edited_and_restored_crd_voids_votes_before_and_in_between() {
     let harness = Harness::open().await;
-    let operator = harness.operator(&[]).await;
+    let operator = harness.start_operator(&[]).await;
     for run in ["before", "meanwhile"] {
         harness.request(run, 2).await;
     }
@@ -154,7 +156,7 @@ async fn an_edited_and_restored_crd_voids_votes_before_and_in_between() {
         (harness.wait_for_gate("before", "review").await, harness.wait_for_gate("meanwhile", "review").await);
     harness.decide("alice", &before, "Approve").await.unwrap();
     let crd = harness
-        .lift("CustomResourceDefinition", "approvals.signoff.dev", |crd| {
+        .change_or_delete("CustomResourceDefinition", "approvals.signoff.dev", |crd| {
             crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = json!([]);
             true
         })
@@ -171,11 +173,11 @@ async fn an_edited_and_restored_crd_voids_votes_before_and_in_between() {
 #[tokio::test]
 async fn a_workflow_created_without_the_rule_about_requesters_is_not_accepted() {
     let harness = Harness::open().await;
-    let operator = harness.operator(&[]).await;
+    let operator = harness.start_operator(&[]).await;
     harness.request("settled", 1).await;
     let settled = harness.wait_for_gate("settled", "review").await;
-    let before = harness.lift(BINDING, "signoff-workflows", |_| false).await;
-    let stamp = harness.lift("MutatingAdmissionPolicyBinding", "signoff-requester", |_| false).await;
+    let before = harness.change_or_delete(BINDING, "signoff-workflows", |_| false).await;
+    let stamp = harness.change_or_delete("MutatingAdmissionPolicyBinding", "signoff-requester", |_| false).await;
     let forged = crate::policies::harness::workflow("forged", json!({"requestedBy": "dana@example.com"}));
     let nina = harness.cluster.token_client("nina").await.unwrap();
     harness.namespace.bind("signoff-requester", "nina@example.com").await.unwrap();
@@ -184,7 +186,7 @@ async fn a_workflow_created_without_the_rule_about_requesters_is_not_accepted() 
     // The Workflow is stored in dana's name. Until the rule is gone, the rules refuse the Workflow or store a copy that
     // never runs.
     harness
-        .until_accepted("a forged request", async || {
+        .repeat_until_accepted("a forged request", async || {
             let made = api.create(&kube::api::PostParams::default(), &object).await;
             let made = crate::policies::harness::to_answer(made)?;
             if made.spec.requested_by == "dana@example.com" && made.spec.restored.is_none() {

@@ -13,20 +13,20 @@ fn flux() -> &'static str {
     named("flux").unwrap().user
 }
 
-fn key(person: &str) -> String {
+fn delegated_key(person: &str) -> String {
     format!("{person} via {}", flux())
 }
 
-fn on_behalf_of(person: &str) -> Value {
+fn approval_on_behalf_of(person: &str) -> Value {
     json!({"verdict": "Approve", "onBehalfOf": person})
 }
 
-async fn carry(harness: &Harness, approval: &Approval, entries: &[(String, Value)]) -> Answer<Approval> {
+async fn send_by_flux(harness: &Harness, approval: &Approval, entries: &[(String, Value)]) -> Answer<Approval> {
     let decisions: serde_json::Map<_, _> = entries.iter().cloned().collect();
     harness.patch("flux", approval, json!({"spec": {"decisions": decisions}})).await
 }
 
-async fn may_speak_for(harness: &Harness, people: &[&str]) {
+async fn let_flux_decide_for(harness: &Harness, people: &[&str]) {
     let rule =
         json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": people, "verbs": ["delegate"]});
     harness.grant(flux(), rule).await;
@@ -35,26 +35,26 @@ async fn may_speak_for(harness: &Harness, people: &[&str]) {
 #[tokio::test]
 async fn one_controller_carries_several_reviewers() {
     let harness = Harness::open("delegation").await;
-    may_speak_for(&harness, &[ALICE, BOB]).await;
+    let_flux_decide_for(&harness, &[ALICE, BOB]).await;
     let approval = harness.ask(json!({"threshold": 2})).await;
-    let entries = [(key(ALICE), on_behalf_of(ALICE)), (key(BOB), on_behalf_of(BOB))];
-    let approval = carry(&harness, &approval, &entries).await.unwrap();
-    assert_eq!(approval.spec.decisions[&key(ALICE)].on_behalf_of.as_deref(), Some(ALICE));
+    let entries = [(delegated_key(ALICE), approval_on_behalf_of(ALICE)), (delegated_key(BOB), approval_on_behalf_of(BOB))];
+    let approval = send_by_flux(&harness, &approval, &entries).await.unwrap();
+    assert_eq!(approval.spec.decisions[&delegated_key(ALICE)].on_behalf_of.as_deref(), Some(ALICE));
     assert_eq!(approval.spec.decisions.len(), 2);
 }
 
 #[tokio::test]
 async fn a_decision_for_another_claims_no_groups() {
     let harness = Harness::open("delegation").await;
-    may_speak_for(&harness, &[ALICE]).await;
+    let_flux_decide_for(&harness, &[ALICE]).await;
     let approval = harness
         .ask(json!({"approvers": [user("alice"), group("finance")], "requiredFrom": [{"group": "finance", "min": 1}]}))
         .await;
-    let mut vote = on_behalf_of(ALICE);
+    let mut vote = approval_on_behalf_of(ALICE);
     vote["groups"] = json!(["system:serviceaccounts"]);
-    assert_refused(carry(&harness, &approval, &[(key(ALICE), vote)]).await, "must be absent with onBehalfOf");
-    let approval = carry(&harness, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
-    assert!(approval.spec.decisions[&key(ALICE)].groups.is_empty(), "a delegated vote fills no group");
+    assert_refused(send_by_flux(&harness, &approval, &[(delegated_key(ALICE), vote)]).await, "must be absent with onBehalfOf");
+    let approval = send_by_flux(&harness, &approval, &[(delegated_key(ALICE), approval_on_behalf_of(ALICE))]).await.unwrap();
+    assert!(approval.spec.decisions[&delegated_key(ALICE)].groups.is_empty(), "a delegated vote fills no group");
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_delegate_needs_the_verb_approve_too() {
     harness.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": [ALICE], "verbs": ["delegate"]})).await;
     let api: kube::Api<Approval> =
         kube::Api::namespaced(harness.cluster.client(bot, &[]).await.unwrap(), &harness.namespace.name);
-    let patch = json!({"spec": {"decisions": {format!("{ALICE} via {bot}"): on_behalf_of(ALICE)}}});
+    let patch = json!({"spec": {"decisions": {format!("{ALICE} via {bot}"): approval_on_behalf_of(ALICE)}}});
     let vote = async || {
         let name = approval.metadata.name.as_deref().unwrap();
         super::harness::to_answer(api.patch(name, &Default::default(), &kube::api::Patch::Merge(&patch)).await)

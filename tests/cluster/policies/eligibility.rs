@@ -73,7 +73,7 @@ fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
 }
 
 /// Returns a random list of approvers: users, groups and service accounts.
-fn approvers(rng: &mut Rng) -> Value {
+fn random_approvers(rng: &mut Rng) -> Value {
     let mut list = BTreeMap::new();
     for _ in 0..rng.usize(1..=4) {
         let subject = match rng.u8(..8) {
@@ -89,9 +89,9 @@ fn approvers(rng: &mut Rng) -> Value {
 }
 
 /// Returns the fields of a request that determine who can decide. `others` chooses the requesters of earlier runs.
-fn request(rng: &mut Rng, others: &mut Rng) -> Value {
+fn random_request(rng: &mut Rng, others: &mut Rng) -> Value {
     let mut fields = json!({
-        "approvers": approvers(rng),
+        "approvers": random_approvers(rng),
         "excludeRequester": rng.u8(..3) == 0,
         "requestedBy": pick(rng, &[DANA, ALICE, "github:dana", BOT]),
     });
@@ -122,7 +122,7 @@ fn request(rng: &mut Rng, others: &mut Rng) -> Value {
         _ => {}
     }
     let further = (0..rng.usize(..3)).map(|number| {
-        json!({"source": format!("policy {number}"), "approvers": approvers(rng), "threshold": 1, "excludeRequester": rng.bool()})
+        json!({"source": format!("policy {number}"), "approvers": random_approvers(rng), "threshold": 1, "excludeRequester": rng.bool()})
     });
     fields["further"] = further.collect();
     if rng.u8(..30) == 0 {
@@ -132,7 +132,7 @@ fn request(rng: &mut Rng, others: &mut Rng) -> Value {
 }
 
 /// Returns a change of the status that the operator could make between two votes.
-fn status(rng: &mut Rng, approval: &Approval, is_late: bool) -> Option<Value> {
+fn random_status(rng: &mut Rng, approval: &Approval, is_late: bool) -> Option<Value> {
     let decisions: Vec<_> = approval.spec.decisions.iter().collect();
     match rng.u8(..10) {
         0..=1 if !decisions.is_empty() => {
@@ -140,7 +140,7 @@ fn status(rng: &mut Rng, approval: &Approval, is_late: bool) -> Option<Value> {
             let why = "no such field";
             Some(json!({"invalid": {key: {"attempt": decision.attempt(), "why": why}}}))
         }
-        2 => Some(json!({"level": 1, "approvers": approvers(rng)})),
+        2 => Some(json!({"level": 1, "approvers": random_approvers(rng)})),
         3 if is_late => Some(json!({"level": 1, "closesAt": "2001-01-01T00:00:00Z"})),
         4 if is_late => {
             Some(json!({"phase": "Expired", "outcome": {"phase": "Expired", "verdict": "Reject", "source": "Timeout"}}))
@@ -150,7 +150,7 @@ fn status(rng: &mut Rng, approval: &Approval, is_late: bool) -> Option<Value> {
 }
 
 /// Returns a decision that differs from the recorded one, with the attempt that the module names or else a wrong one.
-fn decision(rng: &mut Rng, approval: &Approval, attempt: &Attempt) -> Value {
+fn random_decision(rng: &mut Rng, approval: &Approval, attempt: &Attempt) -> Value {
     let key = attempt.voter().key();
     let recorded = approval.spec.decisions.get(&key);
     let verdict =
@@ -188,13 +188,13 @@ async fn the_module_and_the_api_server_agree_on_every_random_vote() {
     let (mut accepted, mut refused, mut unauthorized, mut earlier) = (0, 0, 0, 0);
     let mut reasons = BTreeMap::<String, usize>::new();
     for asked in 0..REQUESTS {
-        let mut approval = harness.ask(request(&mut rng, &mut others)).await;
+        let mut approval = harness.ask(random_request(&mut rng, &mut others)).await;
         for sent in 0..VOTES_OF_A_REQUEST {
-            if let Some(status) = status(&mut rng, &approval, sent + 2 >= VOTES_OF_A_REQUEST) {
+            if let Some(status) = random_status(&mut rng, &approval, sent + 2 >= VOTES_OF_A_REQUEST) {
                 approval = harness.status(&approval, status).await.unwrap();
             }
             let attempt = Attempt::random(&mut rng, &approval);
-            let decision = decision(&mut rng, &approval, &attempt);
+            let decision = random_decision(&mut rng, &approval, &attempt);
             let why = ineligible(&approval, &attempt.voter(), jiff::Timestamp::now().into());
             let client = match clients.entry((attempt.user, attempt.groups.clone())) {
                 Entry::Occupied(known) => known.into_mut(),
@@ -224,7 +224,7 @@ async fn the_module_and_the_api_server_agree_on_every_random_vote() {
             let is_requester = matches!(&why, Some(IneligibleReason::Requester(_) | IneligibleReason::RequesterOf(..)));
             earlier += usize::from(is_requester && ineligible_without_earlier(&approval, &attempt) != why);
             if let Some(why) = why {
-                *reasons.entry(name(&why)).or_default() += 1;
+                *reasons.entry(reason_name(&why)).or_default() += 1;
             }
             approval = answer.unwrap_or(approval);
         }
@@ -278,6 +278,6 @@ fn ineligible_without_earlier(approval: &Approval, attempt: &Attempt) -> Option<
 }
 
 /// Returns the name of a reason, without its fields.
-fn name(why: &IneligibleReason) -> String {
+fn reason_name(why: &IneligibleReason) -> String {
     format!("{why:?}").split('(').next().unwrap_or_default().to_owned()
 }

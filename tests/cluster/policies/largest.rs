@@ -12,21 +12,22 @@ use super::harness::{Answer, Harness, count_votes, to_answer};
 const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Returns a name of the greatest length, which begins with `prefix`.
-fn longest(prefix: &str, n: usize) -> String {
+fn longest_name(prefix: &str, n: usize) -> String {
     let pad = "x".repeat(253 - "-00@example.com".len() - prefix.len());
     format!("{prefix}{pad}-{n:02}@example.com")
 }
 
-fn names(prefix: &str, count: usize) -> Vec<String> {
-    (0..count).map(|n| longest(prefix, n)).collect()
+fn longest_names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| longest_name(prefix, n)).collect()
 }
 
 fn items(value: &mut Value) -> impl Iterator<Item = &mut Value> {
     value.as_array_mut().into_iter().flatten()
 }
 
-/// Evaluates every expression of a policy twice, except for those with one of the words of `once`.
-fn doubled(spec: &mut Value, once: &[&str]) {
+/// Changes a policy so that each expression is evaluated twice, except for an expression with one of the words of
+/// `once`.
+fn double_expressions(spec: &mut Value, once: &[&str]) {
     let again = |expression: &mut Value, form: &dyn Fn(&str) -> String| {
         let text = expression.as_str().expect("an expression");
         if !once.iter().any(|word| text.contains(word)) {
@@ -41,8 +42,8 @@ fn doubled(spec: &mut Value, once: &[&str]) {
     items(&mut spec["auditAnnotations"]).for_each(|note| again(&mut note["valueExpression"], &value));
 }
 
-/// Adds a copy of a shipped policy for one namespace that costs twice as much, and so accepts only what costs at most
-/// half.
+/// Creates a copy of a shipped policy, bound to the test's namespace. The copy costs twice as much, so it refuses a
+/// request that costs the shipped policy more than half of the budget.
 async fn add_doubled(harness: &Harness, kind: &str, name: &str, once: &[&str], change: impl FnOnce(&mut Value)) {
     let admin = harness.cluster.admin().await.unwrap();
     let api = |kind: &str| -> Api<DynamicObject> {
@@ -52,7 +53,7 @@ async fn add_doubled(harness: &Harness, kind: &str, name: &str, once: &[&str], c
     let mut policy = serde_json::to_value(api(kind).get(name).await.unwrap()).unwrap();
     policy["metadata"] = json!({"name": copy});
     change(&mut policy["spec"]);
-    doubled(&mut policy["spec"], once);
+    double_expressions(&mut policy["spec"], once);
     api(kind).create(&PostParams::default(), &serde_json::from_value(policy).unwrap()).await.unwrap();
     let bindings = api(&format!("{kind}Binding"));
     let mut binding = serde_json::to_value(bindings.get(name).await.unwrap()).unwrap();
@@ -71,12 +72,12 @@ fn subjects(kind: &str, names: &[String]) -> Vec<Value> {
 
 /// Returns the groups of one quorum: its approvers, and those that its rules require.
 fn groups_of(quorum: usize) -> [Vec<String>; 2] {
-    [names(&format!("approvers{quorum}"), 64), names(&format!("required{quorum}"), 8)]
+    [longest_names(&format!("approvers{quorum}"), 64), longest_names(&format!("required{quorum}"), 8)]
 }
 
 /// Returns a request at the bounds of the schema whose nine quorums all have groups, and no group twice.
 fn request_to_groups() -> Value {
-    let mut request = request(&[]);
+    let mut request = largest_request(&[]);
     let quorum = |n| {
         let [approvers, required] = groups_of(n);
         let required: Vec<_> = required.iter().map(|group| json!({"group": group, "min": 1})).collect();
@@ -90,13 +91,13 @@ fn request_to_groups() -> Value {
 }
 
 /// Returns a request at the bounds of the schema: nine quorums of 64 people, groups and service accounts.
-fn request(voters: &[String]) -> Value {
+fn largest_request(voters: &[String]) -> Value {
     let further: Vec<_> = (0..8)
         .map(|n| {
             let kind = if n % 2 == 0 { "Group" } else { "ServiceAccount" };
-            let required: Vec<_> = names("required", 8).iter().map(|group| json!({"group": group, "min": 1})).collect();
+            let required: Vec<_> = longest_names("required", 8).iter().map(|group| json!({"group": group, "min": 1})).collect();
             json!({"source": "ClusterApprovalPolicy ".to_owned() + &"p".repeat(63), "threshold": 64, "excludeRequester": true,
-                "approvers": subjects(kind, &names(&format!("further{n}"), 64)), "requiredFrom": required})
+                "approvers": subjects(kind, &longest_names(&format!("further{n}"), 64)), "requiredFrom": required})
         })
         .collect();
     let pattern = |n: usize| {
@@ -109,31 +110,32 @@ fn request(voters: &[String]) -> Value {
         .map(|n| json!({"source": format!("ClusterApprovalPolicy p{n}"), "rules": vec!["a rule ".repeat(70).trim(); 10]}))
         .collect();
     let options: Vec<_> =
-        (0..32).map(|n| json!({"id": format!("{}-{n:02}", "o".repeat(60)), "label": longest("label", n)})).collect();
+        (0..32).map(|n| json!({"id": format!("{}-{n:02}", "o".repeat(60)), "label": longest_name("label", n)})).collect();
     let pattern = format!("([a-z]+ ?)+{}", "([a-z]+ ?)*".repeat(40));
     let questions: Vec<_> = (0..16)
         .map(|n| json!({"id": format!("q{n}"), "options": options, "allowText": true, "pattern": pattern, "maxLength": 8000}))
         .collect();
     json!({"approvers": subjects("User", voters), "further": further, "persons": persons, "excludeRequester": true,
-        "excluded": names("excluded", 32), "form": {"questions": questions}, "threshold": 64,
-        "requestedBy": longest("requester", 0), "requestedFor": longest("principal", 0), "earlierRequesters": names("earlier", 16),
+        "excluded": longest_names("excluded", 32), "form": {"questions": questions}, "threshold": 64,
+        "requestedBy": longest_name("requester", 0), "requestedFor": longest_name("principal", 0),
+        "earlierRequesters": longest_names("earlier", 16),
         "closesAt": "2100-01-01T00:00:00Z", "requireReason": true, "requiredBy": required_by})
 }
 
 /// Returns the Approvals as a voter in 200 groups of the longest names that a vote can hold.
-async fn voter(harness: &Harness, user: &str) -> Api<Approval> {
-    let groups = names("member", 100).into_iter().chain(names("memberof", 100));
-    in_groups(harness, user, &groups.collect::<Vec<_>>()).await
+async fn connect_as_voter(harness: &Harness, user: &str) -> Api<Approval> {
+    let groups = longest_names("member", 100).into_iter().chain(longest_names("memberof", 100));
+    connect_in_groups(harness, user, &groups.collect::<Vec<_>>()).await
 }
 
 /// Returns the Approvals as a user in these groups with all rights.
-async fn in_groups(harness: &Harness, user: &str, groups: &[String]) -> Api<Approval> {
+async fn connect_in_groups(harness: &Harness, user: &str, groups: &[String]) -> Api<Approval> {
     let groups: Vec<&str> = groups.iter().map(String::as_str).chain(["system:masters"]).collect();
     Api::namespaced(harness.cluster.client(user, &groups).await.unwrap(), &harness.namespace.name)
 }
 
 async fn vote(harness: &Harness, user: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
-    decide(voter(harness, user).await, user, approval, decision).await
+    decide(connect_as_voter(harness, user).await, user, approval, decision).await
 }
 
 async fn decide(api: Api<Approval>, user: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
@@ -141,9 +143,9 @@ async fn decide(api: Api<Approval>, user: &str, approval: &Approval, decision: V
     to_answer(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
 }
 
-/// Waits until the copies are enforced: one of them refuses a label that the shipped rules accept.
-async fn in_force(harness: &Harness, user: &str, approval: &Approval) {
-    let api = voter(harness, user).await;
+/// Waits until a doubled policy is enforced: it refuses a label that the shipped rules accept.
+async fn wait_until_enforced(harness: &Harness, user: &str, approval: &Approval) {
+    let api = connect_as_voter(harness, user).await;
     let label = Patch::Merge(json!({"metadata": {"labels": {"canary": "x"}}}));
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
     for _ in 0..1000 {
@@ -159,8 +161,8 @@ async fn in_force(harness: &Harness, user: &str, approval: &Approval) {
 #[tokio::test]
 async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget() {
     let harness = Harness::open("largest").await;
-    let voters = names("voter", 64);
-    let approval = harness.ask(request(&voters)).await;
+    let voters = longest_names("voter", 64);
+    let approval = harness.ask(largest_request(&voters)).await;
     add_doubled(&harness, "MutatingAdmissionPolicy", "signoff-voter-groups", &[], |spec| {
         // The shipped policy has already named the groups, or comes later.
         let conditions = spec["matchConditions"].as_array_mut().unwrap();
@@ -174,7 +176,7 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
         spec["validations"].as_array_mut().unwrap().insert(0, canary);
     })
     .await;
-    in_force(&harness, &voters[0], &approval).await;
+    wait_until_enforced(&harness, &voters[0], &approval).await;
 
     let answers: Map<_, _> =
         (0..16).map(|n| (format!("q{n}"), json!({"text": "some words ".repeat(80).trim()}))).collect();
@@ -191,7 +193,7 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
     }
 
     // The Approval has the longest edits of a call and the longest small decisions.
-    let mut call = request(&voters);
+    let mut call = largest_request(&voters);
     call["action"] = json!({"kind": "toolCall", "agent": "clerk", "tool": "refund"});
     call["threshold"] = json!(2);
     items(&mut call["further"]).for_each(|quorum| quorum["threshold"] = json!(2));
@@ -210,7 +212,7 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
     let approval = harness.ask(request_to_groups()).await;
     let groups: Vec<String> = (0..ApprovalRequest::MAX_QUORUMS).flat_map(groups_of).flatten().collect();
     for (user, decision) in voters.iter().zip([answer, approve(), json!({"verdict": "Reject", "reason": "last"})]) {
-        let api = in_groups(&harness, user, &groups).await;
+        let api = connect_in_groups(&harness, user, &groups).await;
         let stored = decide(api, user, &approval, decision).await.unwrap();
         let named = &stored.spec.decisions[user].groups;
         assert_eq!((named.len(), named), (Decision::MAX_GROUPS, &stored.groups_of_voter(&groups)));
@@ -233,7 +235,7 @@ const OF_WORKFLOWS: [&str; 2] = ["signoff-workflows", "signoff-workflows-shape"]
 const CHECKS: [&str; 2] = ["authorizer", ".check("];
 
 /// Waits until a doubled policy refuses a Workflow of this name.
-async fn refuses(harness: &Harness, name: &str) {
+async fn wait_until_refused(harness: &Harness, name: &str) {
     for _ in 0..1000 {
         if harness.request("dana", name, json!({})).await.is_err_and(|why| why.contains("is doubled")) {
             return;
@@ -257,7 +259,7 @@ async fn the_largest_workflow_costs_less_than_half_of_the_budget_of_a_rule() {
             spec["validations"].as_array_mut().unwrap().insert(0, canary);
         })
         .await;
-        refuses(&harness, &refused).await;
+        wait_until_refused(&harness, &refused).await;
     }
     let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["create"], "resourceNames": []});
     harness.grant("dana@example.com", pods).await;

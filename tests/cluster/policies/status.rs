@@ -27,7 +27,7 @@ async fn read<K: ReconciledKind>(harness: &Harness, name: &str) -> (Value, K) {
 const FINALIZER: &str = "foregroundDeletion";
 
 /// Writes a label, an annotation and further metadata on an object, as a person of the cast.
-async fn mark<K: ReconciledKind>(harness: &Harness, who: &str, name: &str, mut metadata: Value) {
+async fn write_metadata<K: ReconciledKind>(harness: &Harness, who: &str, name: &str, mut metadata: Value) {
     let api: Api<DynamicObject> =
         Api::namespaced_with(harness.client(who).await, &harness.namespace.name, &ApiResource::erase::<K>(&()));
     for field in ["labels", "annotations"] {
@@ -37,7 +37,7 @@ async fn mark<K: ReconciledKind>(harness: &Harness, who: &str, name: &str, mut m
 }
 
 /// Removes the parts that a write of a status may change.
-fn rest(mut object: Value) -> Value {
+fn without_status(mut object: Value) -> Value {
     object.as_object_mut().unwrap().remove("status");
     object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     let entries = object["metadata"]["managedFields"].as_array_mut().unwrap();
@@ -46,7 +46,7 @@ fn rest(mut object: Value) -> Value {
     object
 }
 
-async fn writes_a_status_and_nothing_else<K: ReconciledKind>(harness: &Harness, name: &str, status: K::Status) {
+async fn check_status_write<K: ReconciledKind>(harness: &Harness, name: &str, status: K::Status) {
     let requests =
         ApiRequests::new(harness.operator.clone(), RequestMetrics::default(), WritePriority::default(), write_turns());
     let (before, observed) = read::<K>(harness, name).await;
@@ -56,7 +56,7 @@ async fn writes_a_status_and_nothing_else<K: ReconciledKind>(harness: &Harness, 
     let (after, stored) = read::<K>(harness, name).await;
     assert_eq!(after["status"], serde_json::to_value(&status).unwrap());
     assert_ne!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
-    assert_eq!(rest(after), rest(before), "{name}: more than the status was changed");
+    assert_eq!(without_status(after), without_status(before), "{name}: more than the status was changed");
 
     let WriteAnswer::Metadata(metadata) = answer else { panic!("the answer is the whole {}", K::KIND) };
     assert_eq!(&*metadata, stored.meta());
@@ -65,9 +65,9 @@ async fn writes_a_status_and_nothing_else<K: ReconciledKind>(harness: &Harness, 
     assert_eq!(*sent, stored);
     assert!(!store.apply(stored.clone()), "what is stored is what was sent");
 
-    let same = requests.replace_status(&stored, &status, AnswerForm::Metadata).await.unwrap();
+    let unchanged = requests.replace_status(&stored, &status, AnswerForm::Metadata).await.unwrap();
     assert_eq!(
-        same,
+        unchanged,
         WriteAnswer::Metadata(Box::new(stored.meta().clone())),
         "a write that changes nothing makes no version"
     );
@@ -94,13 +94,13 @@ async fn a_status_is_written_without_the_rest_of_its_object() {
     approval.metadata.owner_references = Some(vec![workflow.controller_owner_ref(&()).unwrap()]);
     approval.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
     let approval = harness.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap();
-    mark::<Workflow>(&harness, "admin", "refund", json!({"finalizers": [FINALIZER]})).await;
-    mark::<Approval>(&harness, "alice", &approval.name_any(), json!({})).await;
+    write_metadata::<Workflow>(&harness, "admin", "refund", json!({"finalizers": [FINALIZER]})).await;
+    write_metadata::<Approval>(&harness, "alice", &approval.name_any(), json!({})).await;
 
     let status = WorkflowStatus { phase: WorkflowPhase::Running, seq: Seq::from(1), ..WorkflowStatus::default() };
-    writes_a_status_and_nothing_else::<Workflow>(&harness, "refund", status).await;
+    check_status_write::<Workflow>(&harness, "refund", status).await;
     let status = ApprovalStatus { phase: ApprovalPhase::Overdue, seq: 1, ..ApprovalStatus::default() };
-    writes_a_status_and_nothing_else::<Approval>(&harness, &approval.name_any(), status).await;
+    check_status_write::<Approval>(&harness, &approval.name_any(), status).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use signoff_api::{conditions, workflow::WorkflowPhase};
 
-use super::scene::{Scene, asks, call, error, last_turn, turn_of};
+use super::scene::{Scene, gate_of, call, error, last_turn, turn_of};
 use super::{clerk, payments};
 
 /// Returns a refund of this amount, as a call with this id.
@@ -12,24 +12,24 @@ fn refund(id: &str, amount: u32) -> Value {
     call(id, "refund", &json!({"amount": amount, "customer": "ACME"}))
 }
 
-fn sum(amount: u32) -> Value {
+fn refund_arguments(amount: u32) -> Value {
     json!({"amount": amount, "customer": "ACME"})
 }
 
 /// Returns a run of an agent that refunds 420 at each visit, without a gate in front of the refund, with a review that
 /// can send it back.
-fn reviewed(scene: &Scene, run: &str, change: impl FnOnce(&mut Value)) -> Value {
+fn reviewed_run(scene: &Scene, run: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut spec = clerk(scene, run, json!({}), json!({}));
     spec["gates"].as_array_mut().unwrap().remove(0);
     let verdicts = json!({"allowedVerdicts": ["Approve", "Reject", "Defer", "Abort"]});
-    let review = json!({"name": "review", "hitl": asks("finance", verdicts)});
+    let review = json!({"name": "review", "hitl": gate_of("finance", verdicts)});
     spec["steps"].as_array_mut().unwrap().insert(1, review);
     change(&mut spec);
     spec
 }
 
 /// Moves the review into a gate about the answer of the agent, which does not know its earlier turns.
-fn fresh(spec: &mut Value) {
+fn review_fresh_answer(spec: &mut Value) {
     let review = spec["steps"].as_array_mut().unwrap().remove(1);
     let check = json!({"name": "review", "type": "outputValidation", "steps": ["handle"], "hitl": review["hitl"]});
     spec["gates"].as_array_mut().unwrap().push(check);
@@ -37,7 +37,7 @@ fn fresh(spec: &mut Value) {
 }
 
 /// Defers a run twice at its review, and then approves.
-async fn deferred_twice(scene: &Scene, run: &str, review: &str) {
+async fn defer_twice_and_approve(scene: &Scene, run: &str, review: &str) {
     for gate in [review.to_owned(), format!("{review}#2")] {
         let approval = scene.wait_for_gate(run, &gate).await;
         scene.run_verdict("carol", "defer", &approval, &["--guidance", "say it warmer"]).await.ok().unwrap();
@@ -53,30 +53,30 @@ async fn a_deferred_agent_does_not_pay_again_unless_its_tool_is_repeatable() {
     let models = ["remembers", "fresh", "repeatable"].map(|run| (run, visits()));
     let scene = Scene::open("deferred", models.into(), &[]).await;
     let repeatable = |spec: &mut Value| {
-        fresh(spec);
+        review_fresh_answer(spec);
         spec["tools"][0]["repeatable"] = json!(true);
     };
     tokio::join!(
-        scene.begin("remembers", reviewed(&scene, "remembers", |_| {})),
-        scene.begin("fresh", reviewed(&scene, "fresh", fresh)),
-        scene.begin("repeatable", reviewed(&scene, "repeatable", repeatable)),
+        scene.begin("remembers", reviewed_run(&scene, "remembers", |_| {})),
+        scene.begin("fresh", reviewed_run(&scene, "fresh", review_fresh_answer)),
+        scene.begin("repeatable", reviewed_run(&scene, "repeatable", repeatable)),
         scene.begin(
             "refused",
-            reviewed(&scene, "refused", |spec| spec["steps"][0]["agent"]["conversation"] = json!("fresh"))
+            reviewed_run(&scene, "refused", |spec| spec["steps"][0]["agent"]["conversation"] = json!("fresh"))
         ),
     );
     tokio::join!(
-        deferred_twice(&scene, "remembers", "review"),
-        deferred_twice(&scene, "fresh", "handle/.output"),
-        deferred_twice(&scene, "repeatable", "handle/.output"),
+        defer_twice_and_approve(&scene, "remembers", "review"),
+        defer_twice_and_approve(&scene, "fresh", "handle/.output"),
+        defer_twice_and_approve(&scene, "repeatable", "handle/.output"),
     );
     for run in ["remembers", "fresh"] {
-        assert_eq!(payments(&scene, run), [sum(420)], "{run}");
+        assert_eq!(payments(&scene, run), [refund_arguments(420)], "{run}");
         let told = scene.results_of_last_turn(run).pop().unwrap().result;
         let marked = told.starts_with("Not made again: an equal call was made at ");
         assert!(marked && told.ends_with("Its result was:\npaid"), "{run}: {told}");
     }
-    assert_eq!(payments(&scene, "repeatable"), [sum(420), sum(420), sum(420)]);
+    assert_eq!(payments(&scene, "repeatable"), [refund_arguments(420), refund_arguments(420), refund_arguments(420)]);
 
     // A step of the list that forgets its calls cannot be deferred.
     let refused = scene.wait_for_end("refused").await;
@@ -98,7 +98,7 @@ async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
     let at_once = vec![turn_of(&ids.map(|id| refund(id, 420))), last_turn()];
     let scene = Scene::open("edited", vec![("refused", turns), ("escalated", at_once)], &[]).await;
     let mut escalated = clerk(&scene, "escalated", json!({}), json!({}));
-    let help = json!({"name": "help", "type": "errorEscalation", "steps": ["pay"], "hitl": asks("sre", json!({}))});
+    let help = json!({"name": "help", "type": "errorEscalation", "steps": ["pay"], "hitl": gate_of("sre", json!({}))});
     escalated["gates"].as_array_mut().unwrap().push(help);
     tokio::join!(
         scene.begin("refused", clerk(&scene, "refused", json!({}), json!({}))),
@@ -107,7 +107,7 @@ async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
     // bob edits 420 to 42, and carol approves the edit.
     let edits = async |run: &str, gate: &str| {
         let approval = scene.wait_for_gate(run, gate).await;
-        let set = format!("arguments={}", sum(42));
+        let set = format!("arguments={}", refund_arguments(42));
         scene.run_verdict("bob", "modify", &approval, &["--set", &set]).await.ok().unwrap();
         let edited = scene.wait_for_gate(run, &format!("{gate}#2")).await;
         scene.run_verdict("carol", "approve", &edited, &[]).await.ok().unwrap();
@@ -138,12 +138,12 @@ async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
         scene.wait_for_success("escalated").await;
     };
     tokio::join!(turn_by_turn, in_one_turn);
-    assert_eq!(payments(&scene, "refused"), [sum(42), sum(42), sum(7)]);
+    assert_eq!(payments(&scene, "refused"), [refund_arguments(42), refund_arguments(42), refund_arguments(7)]);
     let told = scene.results_of_last_turn("refused");
     let why = "people changed the arguments of this call of refund 2 times in this run";
     assert_eq!(told[2].result, format!("Refused: {why}; do not call it again"));
     assert_eq!(told[3].result, "paid");
-    assert_eq!(payments(&scene, "escalated"), [sum(42), sum(42)]);
+    assert_eq!(payments(&scene, "escalated"), [refund_arguments(42), refund_arguments(42)]);
     assert_eq!(scene.results_of_last_turn("escalated")[2].result, "Skipped by a human");
 }
 
@@ -175,7 +175,7 @@ async fn equal_calls_under_one_id_are_numbered_in_each_request() {
     scene.run_verdict("bob", "approve", &second, &[]).await.ok().unwrap();
     let (third, lines) = done(3).await;
     assert_eq!(lines.last().unwrap(), "this is call 3 of 4 equal calls of this turn, 2 of them ran");
-    assert_eq!(payments(&scene, RUN), [sum(420), sum(420)]);
+    assert_eq!(payments(&scene, RUN), [refund_arguments(420), refund_arguments(420)]);
     scene.run_verdict("bob", "reject", &third, &["--reason", "twice is enough"]).await.ok().unwrap();
 
     // The last call has the same id and another amount, so people are asked about it too.
@@ -184,7 +184,7 @@ async fn equal_calls_under_one_id_are_numbered_in_each_request() {
     let status = scene.wait_for_success(RUN).await;
     let (class, why) = error(&status, "handle/.turn-1/.call-4/.check");
     assert_eq!((class, why), ("Refused", "it is equal to call 3 of this turn, which was not made"));
-    assert_eq!(payments(&scene, RUN), [sum(420), sum(420), sum(10)]);
+    assert_eq!(payments(&scene, RUN), [refund_arguments(420), refund_arguments(420), refund_arguments(10)]);
     let told: Vec<_> = scene.results_of_last_turn(RUN).into_iter().map(|told| (told.id, told.result)).collect();
     let denied = "Denied by a human: twice is enough";
     let results =

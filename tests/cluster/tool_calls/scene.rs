@@ -48,7 +48,7 @@ pub(super) fn raw_call(id: &str, tool: &str, arguments: &str) -> Value {
 }
 
 /// Returns a gate of this group, with these further fields.
-pub(super) fn asks(group: &str, more: Value) -> Value {
+pub(super) fn gate_of(group: &str, more: Value) -> Value {
     let mut hitl = json!({"prompt": "May this be done?", "approvers": [{"kind": "Group", "name": group}]});
     more.as_object().into_iter().flatten().for_each(|(field, value)| hitl[field] = value.clone());
     hitl

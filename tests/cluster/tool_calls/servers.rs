@@ -5,7 +5,7 @@ use signoff_api::{Approval, Digest, catalogue::Catalogue};
 use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
 use signoff_tests::loopback::{Received, ToolServer};
 
-use super::scene::{Scene, asks, call, error, last_turn, record, turn_of};
+use super::scene::{Scene, gate_of, call, error, last_turn, record, turn_of};
 
 const RUN: &str = "crm";
 const CALL: &str = "handle/.turn-1/.call-1/crm.refund";
@@ -39,7 +39,7 @@ fn spec(scene: &Scene, server: &ToolServer, more: Value) -> Value {
     more.as_object().into_iter().flatten().for_each(|(field, value)| crm[field] = value.clone());
     let agent = json!({"name": "clerk", "model": "small", "provider": "models", "tools": ["crm.*"]});
     let gate = json!({"name": "money", "type": "toolExecution", "allowedTools": ["crm.get_*"],
-        "hitl": asks("finance", json!({}))});
+        "hitl": gate_of("finance", json!({}))});
     json!({
         "providers": scene.providers(RUN), "servers": [crm], "agents": [agent], "gates": [gate],
         "steps": [{"name": "handle", "agent": {"name": "clerk", "input": "ACME wants its money back."}}],
@@ -183,8 +183,8 @@ async fn the_key_of_a_server_reaches_that_server_only_and_is_written_nowhere() {
     assert!(!json!(scene.model_requests(RUN)).to_string().contains(KEY), "the model was not told");
     let namespace = scene.runs.namespace.name.as_str();
     let words = ["get", "workflows,approvals,blobs,events", "--output=yaml", "--namespace", namespace];
-    let story = scene.runs.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
-    assert!(story.contains("tools/crm") && !story.contains(KEY), "the key is in no object and no Event");
+    let objects = scene.runs.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
+    assert!(objects.contains("tools/crm") && !objects.contains(KEY), "the key is in no object and no Event");
     let logs = std::fs::read_dir(scene.runs.cluster.logs()).unwrap().map(|entry| entry.unwrap().path());
     let logs: Vec<_> = logs.filter(|path| path.to_string_lossy().contains("signoff-operator")).collect();
     assert!(!logs.is_empty(), "the operator has a log");

@@ -3,7 +3,7 @@
 use serde_json::json;
 use signoff_api::{Approval, Digest, approval::Edit, approval::Sent};
 
-use super::scene::{Scene, asks, call, last_turn, turn_of};
+use super::scene::{Scene, gate_of, call, last_turn, turn_of};
 
 const CHANGES_NOTHING: &str = "it changes nothing";
 
@@ -26,8 +26,8 @@ async fn a_lookup_that_sends_a_body_is_shown_as_a_change() {
         "providers": scene.providers(RUN),
         "agents": [{"name": "clerk", "model": "small", "provider": "models", "tools": ["lookup", "find"]}],
         "tools": [tool("lookup", "pays"), tool("find", "reads")],
-        "gates": [{"name": "every", "type": "toolExecution", "hitl": asks("sre", json!({}))},
-            {"name": "help", "type": "errorEscalation", "steps": ["pays"], "hitl": asks("sre", json!({}))}],
+        "gates": [{"name": "every", "type": "toolExecution", "hitl": gate_of("sre", json!({}))},
+            {"name": "help", "type": "errorEscalation", "steps": ["pays"], "hitl": gate_of("sre", json!({}))}],
         "steps": [
             {"name": "handle", "agent": {"name": "clerk", "input": "Look it up."}},
             {"name": "pays", "http": pays},
@@ -92,7 +92,7 @@ async fn a_later_gate_names_the_people_who_changed_the_text() {
     let scene = Scene::open(RUN, Vec::new(), &[]).await;
     let reviews = |name: &str, step: &str| {
         let fields = json!({"reviews": step, "allowedVerdicts": ["Approve", "Modify", "Reject"]});
-        json!({"name": name, "hitl": asks("finance", fields)})
+        json!({"name": name, "hitl": gate_of("finance", fields)})
     };
     let spec = json!({"steps": [
         {"name": "draft", "set": {"value": TEXTS[0]}},
