@@ -129,21 +129,21 @@ impl Measured {
         Ok(())
     }
 
-    /// Returns the turns a second of the operator as a share of those of the bare loop: the mean of before and after.
+    /// Returns the operator's turns per second, as a share of the mean of both bare loops.
     fn share_of_bare_loop(&self) -> Option<f64> {
         let run = self.runs.first()?;
-        let bare = self.bare.iter().map(|bare| bare.turns_a_second(self.load)).sum::<f64>() / self.bare.len() as f64;
-        Some(run.turns_a_second(self.load) / bare)
+        let bare = self.bare.iter().map(|bare| bare.turns_per_second(self.load)).sum::<f64>() / self.bare.len() as f64;
+        Some(run.turns_per_second(self.load) / bare)
     }
 
-    /// Returns the operator's processor time of a turn with a call by MCP as a share of that with a call by HTTP.
+    /// Returns the operator's processor time per turn with a call by MCP, as a share of the time with a call by HTTP.
     fn share_of_http(&self, version: McpVersion) -> Option<f64> {
         let by_http = self.runs.first()?.operator_ms(self.load);
         let run = self.runs_of_servers.iter().find(|run| run.called_by == CalledBy::Mcp(version))?;
         Some(run.operator_ms(self.load) / by_http)
     }
 
-    /// Returns the operator's processor time of a turn with its first call, and of each further call, in milliseconds.
+    /// Returns the operator's processor time per turn with one call, and per further call in the turn, in milliseconds.
     fn operator_ms(&self) -> Option<(f64, f64)> {
         let [few, many] = self.runs.as_slice() else { return None };
         let [of_few, of_many] = [few, many].map(|run| run.operator_ms(self.load));

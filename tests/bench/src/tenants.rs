@@ -77,16 +77,16 @@ impl Tenants {
     async fn measure(&self, program: &Path) -> Result<Measured> {
         let (is_debug, namespaces) = (self.debug_build, self.namespaces.into());
         let mut measured = Measured { is_debug, namespaces, alone: Vec::new(), beside: Vec::new() };
-        measured.alone.push(self.alone(program).await?);
+        measured.alone.push(self.measure_alone(program).await?);
         for &load in self.loads() {
-            let run = self.beside(program, load, namespaces).await?;
+            let run = self.measure_beside(program, load, namespaces).await?;
             let is_missed = measured.is_missed(&run);
             measured.beside.push(run);
             for few in FEW.into_iter().filter(|few| is_missed && *few < namespaces) {
-                measured.beside.push(self.beside(program, load, few).await?);
+                measured.beside.push(self.measure_beside(program, load, few).await?);
             }
         }
-        measured.alone.push(self.alone(program).await?);
+        measured.alone.push(self.measure_alone(program).await?);
         Ok(measured)
     }
 
@@ -94,22 +94,22 @@ impl Tenants {
         if self.only.is_empty() { Load::value_variants() } else { &self.only }
     }
 
-    async fn alone(&self, program: &Path) -> Result<Run> {
+    async fn measure_alone(&self, program: &Path) -> Result<Run> {
         say::step("the victim alone");
-        self.run(program, None, 0).await
+        self.measure_run(program, None, 0).await
     }
 
-    async fn beside(&self, program: &Path, load: Load, tenants: usize) -> Result<Run> {
+    async fn measure_beside(&self, program: &Path, load: Load, tenants: usize) -> Result<Run> {
         say::step(&format!("the victim beside hostile namespaces: {tenants}, load: {}", load.name()));
-        self.run(program, Some(load), tenants).await
+        self.measure_run(program, Some(load), tenants).await
     }
 
     /// Measures the victim on a control plane of its own.
-    async fn run(&self, program: &Path, load: Option<Load>, tenants: usize) -> Result<Run> {
+    async fn measure_run(&self, program: &Path, load: Option<Load>, tenants: usize) -> Result<Run> {
         let harness = Harness::open(Options::default(), program).await?;
         let mut operator = KeptOperator::start(&harness).await?;
         let mut victim = Victim::new(&harness).await?;
-        let warm = operator.during(async { Ok(victim.gates(|done| done < WARM_UP).await) }).await?;
+        let warm = operator.keep_running_during(async { Ok(victim.run_gates(|done| done < WARM_UP).await) }).await?;
         if let Some(problem) = warm.problem {
             say::problem(&format!("before the load: {problem}"));
         }
@@ -120,13 +120,13 @@ impl Tenants {
                     tokio::time::sleep(LEAD).await;
                     Ok(hostile)
                 };
-                Some(operator.during(starting).await?)
+                Some(operator.keep_running_during(starting).await?)
             }
             None => None,
         };
         let before = Reading::take(&harness, operator.process())?;
         let end = Instant::now() + Duration::from_secs(self.seconds.into());
-        let gates = operator.during(async { Ok(victim.gates(|_| Instant::now() < end).await) }).await?;
+        let gates = operator.keep_running_during(async { Ok(victim.run_gates(|_| Instant::now() < end).await) }).await?;
         let used = Reading::take(&harness, operator.process())?.since(&before);
         let stopped = match operator.process() {
             Some(process) => Counters::read(process).await.ok(),
@@ -137,7 +137,7 @@ impl Tenants {
         let (deeds, idle_after) = match hostile {
             Some(hostile) => {
                 let (deeds, namespaces) = hostile.stop().await?;
-                (deeds, quiet(&harness, &operator, &namespaces).await)
+                (deeds, delete_and_wait_until_idle(&harness, &operator, &namespaces).await)
             }
             None => Default::default(),
         };
@@ -148,7 +148,7 @@ impl Tenants {
 }
 
 /// Deletes the namespaces. Returns the time until they were gone and the operator was idle; `None` after the deadline.
-async fn quiet(harness: &Harness, operator: &KeptOperator<'_>, namespaces: &[Namespace]) -> Option<Duration> {
+async fn delete_and_wait_until_idle(harness: &Harness, operator: &KeptOperator<'_>, namespaces: &[Namespace]) -> Option<Duration> {
     let began = Instant::now();
     let ending = async {
         futures::future::try_join_all(namespaces.iter().map(Namespace::delete)).await?;
@@ -159,7 +159,7 @@ async fn quiet(harness: &Harness, operator: &KeptOperator<'_>, namespaces: &[Nam
                 tokio::time::sleep(Duration::from_millis(250)).await;
             }
         }
-        operator.idle().await
+        operator.wait_until_idle().await
     };
     match tokio::time::timeout(TIMEOUT, ending).await {
         Ok(Ok(since)) => Some(since.saturating_duration_since(began)),

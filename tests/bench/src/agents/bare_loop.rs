@@ -22,20 +22,20 @@ impl BareLoop {
         let client = reqwest::Client::builder().no_proxy().build()?;
         let own = || process::cpu(std::process::id());
         let (began, machine, before) = (Instant::now(), process::machine()?, own()?);
-        let made = crowd::each(load.agents, load.agents, async |_| agent(&client, server).await).await?;
+        let made = crowd::each(load.agents, load.agents, async |_| run_agent(&client, server).await).await?;
         let took = began.elapsed();
         ensure!(made.iter().all(|turns| *turns == load.turns), "an agent of the bare loop made {made:?} turns");
         let used = process::machine()?.saturating_sub(machine).saturating_sub(own()?.saturating_sub(before));
         Ok(Self { took, others: used.as_secs_f64() / took.as_secs_f64() })
     }
 
-    pub(super) fn turns_a_second(&self, load: Load) -> f64 {
+    pub(super) fn turns_per_second(&self, load: Load) -> f64 {
         load.turns() as f64 / self.took.as_secs_f64()
     }
 }
 
 /// Runs one agent to its answer. Returns its turns with calls.
-async fn agent(client: &reqwest::Client, server: &Server) -> Result<usize> {
+async fn run_agent(client: &reqwest::Client, server: &Server) -> Result<usize> {
     let url = format!("{}/chat/completions", server.provider());
     let mut messages = vec![json!({"role": "user", "content": "help"})];
     for turns in 0.. {
@@ -47,14 +47,14 @@ async fn agent(client: &reqwest::Client, server: &Server) -> Result<usize> {
         }
         messages.push(message.clone());
         let calls = message["tool_calls"].as_array().context("a turn with neither calls nor the answer")?;
-        let results = futures::future::try_join_all(calls.iter().map(|call| result(client, server, call))).await?;
+        let results = futures::future::try_join_all(calls.iter().map(|call| call_tool(client, server, call))).await?;
         messages.extend(results);
     }
     Ok(0)
 }
 
 /// Makes one call of the tool, and returns its result as a message.
-async fn result(client: &reqwest::Client, server: &Server, call: &Value) -> Result<Value> {
+async fn call_tool(client: &reqwest::Client, server: &Server, call: &Value) -> Result<Value> {
     let arguments: Value = serde_json::from_str(call["function"]["arguments"].as_str().unwrap_or_default())?;
     let url = format!("{}{}", server.tool(), arguments["id"]);
     let text = client.get(url).send().await?.error_for_status()?.text().await?;

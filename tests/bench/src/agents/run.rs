@@ -69,21 +69,21 @@ impl Run {
         Ok(Self { called_by, calls, took, state_writes: requests.state_writes(), reads: requests.reads, used })
     }
 
-    pub(super) fn turns_a_second(&self, load: Load) -> f64 {
+    pub(super) fn turns_per_second(&self, load: Load) -> f64 {
         load.turns() as f64 / self.took.as_secs_f64()
     }
 
-    /// Returns the operator's processor time a turn, in milliseconds.
+    /// Returns the operator's processor time per turn, in milliseconds.
     pub(super) fn operator_ms(&self, load: Load) -> f64 {
-        self.ms(OPERATOR, load)
+        self.ms_per_turn(OPERATOR, load)
     }
 
-    /// Returns the API server's processor time a turn, in milliseconds.
+    /// Returns the API server's processor time per turn, in milliseconds.
     pub(super) fn api_server_ms(&self, load: Load) -> f64 {
-        self.ms(API_SERVER, load)
+        self.ms_per_turn(API_SERVER, load)
     }
 
-    fn ms(&self, process: &str, load: Load) -> f64 {
+    fn ms_per_turn(&self, process: &str, load: Load) -> f64 {
         self.used.cpu(process).as_secs_f64() * 1000.0 / load.turns() as f64
     }
 }

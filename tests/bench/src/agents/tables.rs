@@ -13,14 +13,14 @@ const OTHERS: f64 = 0.2;
 const REPLAYED: usize = 200;
 
 pub(super) fn render(measured: &Measured) -> String {
-    let mut parts = vec![machine(), replays(&measured.replays)];
+    let mut parts = vec![machine(), render_replays(&measured.replays)];
     if !measured.runs.is_empty() {
-        parts.extend([runs(measured), goals(measured)]);
+        parts.extend([render_runs(measured), render_goals(measured)]);
     }
     parts.join("\n\n")
 }
 
-fn replays(replays: &[AgentReplay]) -> String {
+fn render_replays(replays: &[AgentReplay]) -> String {
     let head = ["a journal of an agent", "turns", "calls", "records", "replay, ms", "the whole run, ms"];
     let row = |replay: &AgentReplay| {
         vec![
@@ -34,24 +34,24 @@ fn replays(replays: &[AgentReplay]) -> String {
     table(&head.map(str::to_owned), replays.iter().map(|replay| ("", row(replay))))
 }
 
-fn runs(measured: &Measured) -> String {
+fn render_runs(measured: &Measured) -> String {
     let load = measured.load;
     let head =
         ["", "turns a second", "operator CPU a turn, ms", "API server CPU", "state writes a turn", "reads", "others"];
     let bare = measured.bare.iter().map(|bare| {
-        let cells = vec![whole(bare.turns_a_second(load)), dash(), dash(), dash(), dash(), hundredths(bare.others)];
+        let cells = vec![whole(bare.turns_per_second(load)), dash(), dash(), dash(), dash(), hundredths(bare.others)];
         (format!("a bare loop, {} call a turn", CALLS[0]), cells)
     });
     let runs = measured.runs.iter().chain(&measured.runs_of_servers).map(|run| {
         let cells = vec![
-            whole(run.turns_a_second(load)),
+            whole(run.turns_per_second(load)),
             hundredths(run.operator_ms(load)),
             hundredths(run.api_server_ms(load)),
             hundredths(run.state_writes / load.turns() as f64),
             hundredths(run.reads / load.turns() as f64),
             hundredths(run.used.others()),
         ];
-        (name(run), cells)
+        (row_name(run), cells)
     });
     let rows: Vec<_> = bare.chain(runs).collect();
     let Load { agents, turns, latency } = load;
@@ -62,14 +62,14 @@ fn runs(measured: &Measured) -> String {
     )
 }
 
-fn name(run: &Run) -> String {
+fn row_name(run: &Run) -> String {
     match run.called_by {
         CalledBy::Http => format!("operator, calls of a turn: {}", run.calls),
         CalledBy::Mcp(version) => format!("operator, by MCP {}: {}", version.text(), run.calls),
     }
 }
 
-fn goals(measured: &Measured) -> String {
+fn render_goals(measured: &Measured) -> String {
     let Load { agents, turns, latency } = measured.load;
     let is_usual = agents == 50 && turns == 20 && latency.is_zero();
     let others = measured.runs.iter().chain(&measured.runs_of_servers).map(|run| run.used.others());

@@ -46,15 +46,15 @@ impl ClosedLoop {
     /// Opens this number of gates with an operator of its own, and decides them by `clients` that wait for each
     /// Workflow.
     pub(super) async fn measure(harness: &Harness, clients: usize, workflows: usize) -> Result<Self> {
-        Self::with_pauses(harness, clients, workflows, Duration::ZERO).await
+        Self::measure_with_pauses(harness, clients, workflows, Duration::ZERO).await
     }
 
     /// Measures one client that pauses before each decision, with at most [`PACED`] gates.
     pub(super) async fn measure_paced(harness: &Harness, workflows: usize) -> Result<Self> {
-        Self::with_pauses(harness, 1, workflows.min(PACED), PAUSE).await
+        Self::measure_with_pauses(harness, 1, workflows.min(PACED), PAUSE).await
     }
 
-    async fn with_pauses(harness: &Harness, clients: usize, workflows: usize, pause: Duration) -> Result<Self> {
+    async fn measure_with_pauses(harness: &Harness, clients: usize, workflows: usize, pause: Duration) -> Result<Self> {
         let operator = harness.operator().await?;
         let namespace = harness.namespace().await?;
         let (gates, _) = runs::open(harness, &operator, &namespace, CLIENTS, workflows).await?;

@@ -97,7 +97,7 @@ fn share(
 fn most_requests(measured: &Measured, sort: Sort, is_selected: fn(&CountedRun) -> bool) -> Option<Figure> {
     let runs = measured.counted.iter().filter(|run| is_selected(run));
     find_worst(runs.map(|run| Figure {
-        value: run.a_workflow(sort),
+        value: run.per_workflow(sort),
         others: run.others,
         is_counted_alike: run.is_counted_alike(),
     }))

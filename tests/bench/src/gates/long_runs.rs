@@ -55,7 +55,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Returns the API server's processor time a step, in milliseconds.
+    /// Returns the API server's processor time per step, in milliseconds.
     pub(super) fn api_server_ms(&self) -> f64 {
         self.used.cpu(API_SERVER).as_secs_f64() * 1000.0 / self.all as f64
     }
@@ -84,7 +84,7 @@ impl LongRuns {
         Ok(Self { short, looped })
     }
 
-    /// Returns a step's cost in the long loop by its cost in a short run.
+    /// Returns the API server's processor time per step of the long loop, divided by the time per step of a short run.
     pub(super) fn ratio_of_the_loop(&self) -> f64 {
         self.looped.api_server_ms() / self.short.api_server_ms()
     }

@@ -66,8 +66,8 @@ pub(super) async fn count(
 }
 
 impl CountedRun {
-    /// Returns the requests of one sort a Workflow, in the audit log.
-    pub(super) fn a_workflow(&self, sort: Sort) -> f64 {
+    /// Returns the requests of one sort per Workflow, by the audit log.
+    pub(super) fn per_workflow(&self, sort: Sort) -> f64 {
         audit::count(&self.audited, sort) as f64 / self.workflows as f64
     }
 

@@ -17,22 +17,22 @@ pub(super) fn render(measured: &Measured) -> String {
     let build = if measured.is_debug { "debug" } else { "release" };
     let mut parts = vec![format!("\nOne-gate workflows, {build} build.\n{}.", machine())];
     if let (Some(ceilings), Some(sizes)) = (&measured.ceiling, measured.sizes) {
-        parts.push(ceiling(ceilings, sizes));
+        parts.push(render_ceiling(ceilings, sizes));
     }
     if !measured.open.is_empty() {
-        parts.push(open_loop(measured));
+        parts.push(render_open_loop(measured));
     }
     if !measured.closed.is_empty() {
-        parts.push(closed_loop(measured));
+        parts.push(render_closed_loop(measured));
     }
     if !measured.counted.is_empty() {
-        parts.push(requests(&measured.counted));
+        parts.push(render_requests(&measured.counted));
     }
     if !measured.pending.is_empty() {
-        parts.push(pending(&measured.pending));
+        parts.push(render_pending(&measured.pending));
     }
-    parts.extend(measured.long.as_ref().map(long_runs));
-    parts.push(judged(measured));
+    parts.extend(measured.long.as_ref().map(render_long_runs));
+    parts.push(render_goals(measured));
     parts.join("\n\n")
 }
 
@@ -43,7 +43,7 @@ fn clients(number: usize) -> String {
 /// One kind of write.
 type Rate = fn(&Rates) -> f64;
 
-fn ceiling([before, after]: &[Ceiling; 2], sizes: [usize; 2]) -> String {
+fn render_ceiling([before, after]: &[Ceiling; 2], sizes: [usize; 2]) -> String {
     let kinds: [(&str, Rate); 6] = [
         ("create Workflow", |rates| rates.workflow_create),
         ("create Approval", |rates| rates.approval_create),
@@ -52,27 +52,27 @@ fn ceiling([before, after]: &[Ceiling; 2], sizes: [usize; 2]) -> String {
         ("status of Workflow", |rates| rates.workflow_status),
         ("create Event", |rates| rates.event_create),
     ];
-    let row = |of: Rate| {
-        let rates = [before, after].map(|ceiling| whole(of(&ceiling.rates)));
-        let costs = [before, after].map(|ceiling| hundredths(of(&ceiling.cost_ms)));
+    let row = |rate: Rate| {
+        let rates = [before, after].map(|ceiling| whole(rate(&ceiling.rates)));
+        let costs = [before, after].map(|ceiling| hundredths(rate(&ceiling.cost_ms)));
         rates.into_iter().chain(costs).collect()
     };
     let others = [before, after].map(|ceiling| hundredths(ceiling.others));
-    let rows = kinds.map(|(name, of)| (name, row(of)));
-    let last = ("processors used by others", others.into_iter().chain([String::new(), String::new()]).collect());
+    let rows = kinds.map(|(name, rate)| (name, row(rate)));
+    let row_of_others = ("processors used by others", others.into_iter().chain([String::new(), String::new()]).collect());
     let head = ["The ceiling: writes a second", "before", "after", "CPU ms, before", "after"].map(str::to_owned);
     let [workflow, approval] = sizes.map(|bytes| tenths(bytes as f64 / 1024.0));
     format!(
         "{}\nThe API server alone, {CLIENTS} clients, no operator running; before and after the open loop.\n\
          A finished Workflow has {workflow} KiB, its Approval {approval}.",
-        table(&head, rows.into_iter().chain([last]))
+        table(&head, rows.into_iter().chain([row_of_others]))
     )
 }
 
 /// One row of the table of the open loop.
 type OpenRow<'a> = (String, Box<dyn Fn(&OpenLoop) -> String + 'a>);
 
-fn open_loop(measured: &Measured) -> String {
+fn render_open_loop(measured: &Measured) -> String {
     let mut rows: Vec<OpenRow<'_>> = Vec::new();
     let per_minute = |run: &OpenLoop, phase: &Phase| whole(run.workflows as f64 * 60.0 / phase.took.as_secs_f64());
     rows.push(("created → waiting, a minute".to_owned(), Box::new(move |run| per_minute(run, &run.opening))));
@@ -81,8 +81,8 @@ fn open_loop(measured: &Measured) -> String {
         for (name, phase) in PHASES {
             for (note, index) in [("", 0), (", with Events", 1)] {
                 let show = move |run: &OpenLoop| {
-                    let [one, two] = ceilings.each_ref().map(|ceiling| phase(run).shares(&ceiling.rates)[index]);
-                    format!("{} ({}, {})", percent(f64::midpoint(one, two)), percent(one), percent(two))
+                    let [before, after] = ceilings.each_ref().map(|ceiling| phase(run).shares(&ceiling.rates)[index]);
+                    format!("{} ({}, {})", percent(f64::midpoint(before, after)), percent(before), percent(after))
                 };
                 rows.push((format!("share of the ceiling, {name}{note}"), Box::new(show)));
             }
@@ -92,8 +92,8 @@ fn open_loop(measured: &Measured) -> String {
     row("API server CPU a Workflow, ms", |run| tenths(run.api_server_ms()));
     row("  CPU of an Event's create, median, ms", |run| hundredths(run.event_median_ms()));
     row("    lowest and highest batch", |run| {
-        let of = |choose: fn(f64, f64) -> f64| run.event_ms.iter().copied().reduce(choose).unwrap_or_default();
-        format!("{}, {}", hundredths(of(f64::min)), hundredths(of(f64::max)))
+        let select = |choose: fn(f64, f64) -> f64| run.event_ms.iter().copied().reduce(choose).unwrap_or_default();
+        format!("{}, {}", hundredths(select(f64::min)), hundredths(select(f64::max)))
     });
     row("  API server CPU a Workflow, in Events", |run| tenths(run.api_server_in_events()));
     row("operator CPU a Workflow, ms", |run| hundredths(run.operator_ms()));
@@ -119,18 +119,16 @@ fn open_loop(measured: &Measured) -> String {
     )
 }
 
-type Of = fn(&OpenLoop) -> &Phase;
-const PHASES: [(&str, Of); 2] = [("opening", |run| &run.opening), ("deciding", |run| &run.deciding)];
+type SelectPhase = fn(&OpenLoop) -> &Phase;
+const PHASES: [(&str, SelectPhase); 2] = [("opening", |run| &run.opening), ("deciding", |run| &run.deciding)];
 
-fn closed_loop(measured: &Measured) -> String {
+fn render_closed_loop(measured: &Measured) -> String {
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, at) in [("p50", 0.5), ("p99", 0.99)] {
-        let of = |show: &dyn Fn(std::time::Duration) -> String| {
-            measured.closed.iter().map(|run| show(percentile(&run.latencies.from_sent, at))).collect::<Vec<_>>()
-        };
-        rows.push((format!("{name}, ms"), of(&|time| tenths(milliseconds(time)))));
+    for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
+        let sent = measured.closed.iter().map(|run| tenths(milliseconds(percentile(&run.latencies.from_sent, share))));
+        rows.push((format!("{name}, ms"), sent.collect()));
         let answered =
-            measured.closed.iter().map(|run| tenths(milliseconds(percentile(&run.latencies.from_answer, at))));
+            measured.closed.iter().map(|run| tenths(milliseconds(percentile(&run.latencies.from_answer, share))));
         rows.push((format!("  of it after the answer, {name}, ms"), answered.collect()));
     }
     let per_minute = measured
@@ -155,25 +153,25 @@ fn closed_loop(measured: &Measured) -> String {
     )
 }
 
-fn requests(runs: &[CountedRun]) -> String {
+fn render_requests(runs: &[CountedRun]) -> String {
     let mut kinds: Vec<&str> = runs.iter().flat_map(|run| run.audited.keys().map(String::as_str)).collect();
     kinds.retain(|what| sort(what) != Sort::Upkeep);
     kinds.sort_unstable();
     kinds.dedup();
-    let of = |show: &dyn Fn(&CountedRun) -> String| runs.iter().map(show).collect::<Vec<_>>();
+    let cells = |show: &dyn Fn(&CountedRun) -> String| runs.iter().map(show).collect::<Vec<_>>();
     let mut rows: Vec<(&str, Vec<String>)> = Vec::new();
     for what in kinds {
         let count = |run: &CountedRun| run.audited.get(what).copied().unwrap_or_default();
-        rows.push((what, of(&|run| hundredths(count(run) as f64 / run.workflows as f64))));
+        rows.push((what, cells(&|run| hundredths(count(run) as f64 / run.workflows as f64))));
     }
     for (name, sort) in [("all state writes", Sort::State), ("all Events", Sort::Event), ("all reads", Sort::Read)] {
-        rows.push((name, of(&|run| hundredths(run.a_workflow(sort)))));
+        rows.push((name, cells(&|run| hundredths(run.per_workflow(sort)))));
     }
     rows.push((
         "the operator counts the same",
-        of(&|run| if run.is_counted_alike() { "yes" } else { "NO" }.to_owned()),
+        cells(&|run| if run.is_counted_alike() { "yes" } else { "NO" }.to_owned()),
     ));
-    rows.push(("processors used by others", of(&|run| hundredths(run.others))));
+    rows.push(("processors used by others", cells(&|run| hundredths(run.others))));
     let workflows = runs.first().map_or(0, |run| run.workflows);
     let mut head = vec![format!("Requests a Workflow, of {workflows}")];
     head.extend(runs.iter().map(|run| {
@@ -195,16 +193,16 @@ fn requests(runs: &[CountedRun]) -> String {
     )
 }
 
-fn pending(all: &[Pending]) -> String {
-    let of = |show: fn(&Pending) -> String| all.iter().map(show).collect::<Vec<_>>();
+fn render_pending(all: &[Pending]) -> String {
+    let cells = |show: fn(&Pending) -> String| all.iter().map(show).collect::<Vec<_>>();
     let rows = [
-        ("operator's memory after an idle minute, MiB", of(|held| tenths(held.rss_mib))),
-        ("  of an operator that found them open, MiB", of(|held| tenths(held.rss_restarted_mib))),
-        ("  at most, MiB", of(|held| tenths(held.peak_mib))),
-        ("idle requests a minute", of(|held| whole(held.idle_requests_per_min()))),
-        ("operator's idle CPU, ms a minute", of(|held| whole(held.idle_cpu.as_secs_f64() * 1000.0))),
-        ("from start to caught up, s", of(|held| seconds(held.caught_up))),
-        ("processors used by others", of(|held| hundredths(held.others))),
+        ("operator's memory after an idle minute, MiB", cells(|held| tenths(held.rss_mib))),
+        ("  of an operator that found them open, MiB", cells(|held| tenths(held.rss_restarted_mib))),
+        ("  at most, MiB", cells(|held| tenths(held.peak_mib))),
+        ("idle requests a minute", cells(|held| whole(held.idle_requests_per_min()))),
+        ("operator's idle CPU, ms a minute", cells(|held| whole(held.idle_cpu.as_secs_f64() * 1000.0))),
+        ("from start to caught up, s", cells(|held| seconds(held.caught_up))),
+        ("processors used by others", cells(|held| hundredths(held.others))),
     ];
     let mut head = vec!["Gates held open".to_owned()];
     head.extend(all.iter().map(|held| whole(held.count as f64)));
@@ -220,15 +218,15 @@ fn pending(all: &[Pending]) -> String {
     )
 }
 
-fn long_runs(long: &LongRuns) -> String {
+fn render_long_runs(long: &LongRuns) -> String {
     let all = [&long.short, &long.looped];
-    let of =
+    let cells =
         |show: &dyn Fn(&super::long_runs::Steps) -> String| all.iter().map(|steps| show(steps)).collect::<Vec<_>>();
     let rows = [
-        ("API server CPU a step, ms", of(&|steps| tenths(steps.api_server_ms()))),
-        ("state writes a step", of(&|steps| hundredths(steps.state_writes / steps.all as f64))),
-        ("time a step, ms", of(&|steps| tenths(steps.took.as_secs_f64() * 1000.0 / steps.all as f64))),
-        ("processors used by others", of(&|steps| hundredths(steps.used.others()))),
+        ("API server CPU a step, ms", cells(&|steps| tenths(steps.api_server_ms()))),
+        ("state writes a step", cells(&|steps| hundredths(steps.state_writes / steps.all as f64))),
+        ("time a step, ms", cells(&|steps| tenths(steps.took.as_secs_f64() * 1000.0 / steps.all as f64))),
+        ("processors used by others", cells(&|steps| hundredths(steps.used.others()))),
     ];
     let head = [
         "Long runs: calls".to_owned(),
@@ -242,7 +240,7 @@ fn long_runs(long: &LongRuns) -> String {
     )
 }
 
-fn judged(measured: &Measured) -> String {
+fn render_goals(measured: &Measured) -> String {
     format!(
         "{}\nIn Events: in creates of one Event. Where no number of clients or loop is named, the worst\n\
          counts. Nothing is said where others used more than\n\

@@ -57,18 +57,18 @@ impl Hostile {
         let (stop, stopped) = oneshot::channel();
         let (send, done) = oneshot::channel();
         let (begun, mut begins) = mpsc::unbounded_channel();
-        let (cluster, places) = (cluster.clone(), namespaces.clone());
+        let (cluster, own_namespaces) = (cluster.clone(), namespaces.clone());
         std::thread::Builder::new().name("hostile".to_owned()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let deeds = runtime.context("a runtime of their own").and_then(|runtime| {
-                let acting = act(&cluster, load, &places, &begun, stopped);
+                let acting = act(&cluster, load, &own_namespaces, &begun, stopped);
                 runtime.block_on(acting)
             });
             // The caller gave up, and has returned its own error.
             let _ = send.send(deeds);
         })?;
         for _ in 0..count {
-            // If they end first, [`Hostile::stop`] returns their error.
+            // If the tenants end first, [`Hostile::stop`] returns their error.
             if begins.recv().await.is_none() {
                 break;
             }
@@ -76,7 +76,7 @@ impl Hostile {
         Ok(Self { stop, done, namespaces })
     }
 
-    /// Ends them; their runs stay. Returns their counts, and their namespaces.
+    /// Ends the tenants; the runs stay. Returns the counts of the tenants, and their namespaces.
     pub(super) async fn stop(self) -> Result<(Deeds, Vec<Namespace>)> {
         let _ = self.stop.send(());
         let deeds = self.done.await.context("the thread of the hostile tenants ended")??;
@@ -84,7 +84,7 @@ impl Hostile {
     }
 }
 
-/// Acts until it is stopped.
+/// Lets one tenant act in each namespace until `stopped`, and returns their counts. Fails when a tenant fails.
 async fn act(
     cluster: &Cluster,
     load: Load,
@@ -174,12 +174,14 @@ impl Tenant {
         })
     }
 
+    /// Creates the runs of the load, sends to `begun`, and replaces each run that ends; votes at the same time. Returns
+    /// only with an error.
     async fn act(&self, begun: &mpsc::UnboundedSender<()>, report: &mpsc::UnboundedSender<Deed>) -> Result<()> {
-        let say = |deed| {
-            // The receiver lives until all of them have ended.
+        let report_deed = |deed| {
+            // The receiver lives until all tenants have ended.
             let _ = report.send(deed);
         };
-        let (over, mut to_replace) = mpsc::unbounded_channel();
+        let (replace, mut to_replace) = mpsc::unbounded_channel();
         let selector = if self.load.can_be_set_aside() { "" } else { ENDED };
         let watch = Watch::open(&self.admin, &self.workflows, selector).await?;
         let mut known = BTreeSet::new();
@@ -187,14 +189,14 @@ impl Tenant {
             let (name, status) = (seen.object.metadata.name, seen.object.status);
             let phase = if status.has("Quarantined") { "Quarantined".to_owned() } else { status.phase };
             if !OPEN.contains(&phase.as_str()) && known.insert(name.clone()) {
-                say(Deed::Ended { phase, message: status.message });
-                let _ = over.send(name);
+                report_deed(Deed::Ended { phase, message: status.message });
+                let _ = replace.send(name);
             }
             Ok(false)
         });
         let replacing = async {
             for index in 0..self.load.runs() {
-                self.create(index, &say).await;
+                self.create(index, &report_deed).await;
             }
             let _ = begun.send(());
             let mut next = self.load.runs();
@@ -202,19 +204,19 @@ impl Tenant {
                 tokio::time::sleep(PAUSE).await;
                 let path = format!("{}/{name}", self.workflows);
                 if let Err(error) = crowd::delete(&self.requester, &path).await {
-                    say(Deed::Refused(format!("{error:#}")));
+                    report_deed(Deed::Refused(format!("{error:#}")));
                 }
-                self.create(next, &say).await;
+                self.create(next, &report_deed).await;
                 next += 1;
             }
             Ok(())
         };
-        tokio::try_join!(watching, replacing, self.vote(&say)).map(|_| ())
+        tokio::try_join!(watching, replacing, self.vote(&report_deed)).map(|_| ())
     }
 
     /// Creates a run, and tries again until the API server accepts it.
-    async fn create(&self, index: usize, say: &impl Fn(Deed)) {
-        let mut spec = self.load.spec(&Site { server: &self.server, voters: &self.names() });
+    async fn create(&self, index: usize, report_deed: &impl Fn(Deed)) {
+        let mut spec = self.load.spec(&Site { server: &self.server, voters: &self.voter_names() });
         // Admission stamps the requester if the name is empty.
         spec["requestedBy"] = json!("");
         let object = json!({
@@ -222,18 +224,18 @@ impl Tenant {
         });
         let body = object.to_string().into_bytes();
         while let Err(error) = crowd::post(&self.requester, &self.workflows, body.clone()).await {
-            say(Deed::Refused(format!("{error:#}")));
+            report_deed(Deed::Refused(format!("{error:#}")));
             tokio::time::sleep(PAUSE).await;
         }
-        say(Deed::Created);
+        report_deed(Deed::Created);
     }
 
-    fn names(&self) -> Vec<String> {
+    fn voter_names(&self) -> Vec<String> {
         self.voters.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Sends all votes to each open Approval, one after another.
-    async fn vote(&self, say: &impl Fn(Deed)) -> Result<()> {
+    async fn vote(&self, report_deed: &impl Fn(Deed)) -> Result<()> {
         if self.voters.is_empty() {
             return Ok(());
         }
@@ -252,8 +254,8 @@ impl Tenant {
                 for (name, client) in &self.voters {
                     let body: Value = long_vote(name);
                     match crowd::patch(client, &path, body.to_string().into_bytes()).await {
-                        Ok(_) => say(Deed::Voted),
-                        Err(error) => say(Deed::Refused(format!("{error:#}"))),
+                        Ok(_) => report_deed(Deed::Voted),
+                        Err(error) => report_deed(Deed::Refused(format!("{error:#}"))),
                     }
                 }
             }

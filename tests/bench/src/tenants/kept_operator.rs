@@ -63,16 +63,18 @@ impl<'a> KeptOperator<'a> {
         Ok(operator)
     }
 
+    /// Starts the process, in the control group if there is one.
     async fn launch(&mut self) -> Result<()> {
-        let program = self.program()?;
+        let program = self.program_in_group()?;
         let marks = self.folder.path().display().to_string();
         let arguments = ["--allow-address", "127.0.0.0/8", "--state-dir", &marks];
         self.process = Some(self.harness.operator_by(&program, &arguments).await?);
         Ok(())
     }
 
-    /// Returns a program that writes its id into the control group and becomes the operator.
-    fn program(&self) -> Result<PathBuf> {
+    /// Returns the operator's program. With a control group it is a script that writes its process id into the group
+    /// and becomes the operator; the script is written if it is missing.
+    fn program_in_group(&self) -> Result<PathBuf> {
         let operator = self.harness.program();
         let Some(group) = &self.group else { return Ok(operator.to_owned()) };
         let path = self.folder.path().join("operator.sh");
@@ -91,18 +93,18 @@ impl<'a> KeptOperator<'a> {
     }
 
     /// Runs `acting`, and starts the operator again whenever the operator ends meanwhile.
-    pub(super) async fn during<T>(&mut self, acting: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(super) async fn keep_running_during<T>(&mut self, acting: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             done = acting => done,
-            ended = self.keep() => Err(ended),
+            ended = self.restart_when_ended() => Err(ended),
         }
     }
 
     /// Starts the operator again whenever it ends. Returns an error when it has ended too often.
-    async fn keep(&mut self) -> anyhow::Error {
+    async fn restart_when_ended(&mut self) -> anyhow::Error {
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            if self.is_running() {
+            if self.check_process() {
                 continue;
             }
             while self.process.is_none() {
@@ -117,8 +119,9 @@ impl<'a> KeptOperator<'a> {
         }
     }
 
-    /// Returns whether the process runs, and records its largest memory.
-    fn is_running(&mut self) -> bool {
+    /// Records the largest memory of the process while it runs, and forgets the process once it has ended. Returns
+    /// whether it runs.
+    fn check_process(&mut self) -> bool {
         let Some(process) = &self.process else { return false };
         match process::usage(process.pid()) {
             // A process that has ended uses no memory, even if its entry still exists.
@@ -135,7 +138,7 @@ impl<'a> KeptOperator<'a> {
     }
 
     /// Waits until the operator neither writes nor reads nor computes. Returns the time at which it became idle.
-    pub(super) async fn idle(&self) -> Result<Instant> {
+    pub(super) async fn wait_until_idle(&self) -> Result<Instant> {
         let process = self.process.as_ref().context("no operator runs")?;
         loop {
             let ((_, since), before) =
@@ -151,7 +154,7 @@ impl<'a> KeptOperator<'a> {
 
     /// Ends the operator, and returns its figures. An operator that does not end when it is asked to is an error.
     pub(super) async fn stop(mut self) -> Result<Needed> {
-        if !self.is_running() {
+        if !self.check_process() {
             self.restarts += 1;
         }
         if let Some(process) = self.process.take()

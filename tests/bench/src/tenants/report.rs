@@ -48,13 +48,13 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Returns the row's name.
+    /// Returns the name of the run's row in the tables, such as `regex, beside 10`.
     pub(super) fn name(&self) -> String {
         self.load.map_or_else(|| "alone".to_owned(), |load| format!("{}, beside {}", load.name(), self.tenants))
     }
 
-    /// Returns the time below which this share of all gates is.
-    pub(super) fn at(&self, share: f64) -> Duration {
+    /// Returns the time within which this share of all gates was done.
+    pub(super) fn time_of_share(&self, share: f64) -> Duration {
         percentile(&self.gates.times(|gate| gate.all), share)
     }
 
@@ -70,7 +70,7 @@ impl Run {
     }
 
     /// Returns the operator's share of its memory limit.
-    pub(super) fn of_limit(&self) -> f64 {
+    pub(super) fn share_of_limit(&self) -> f64 {
         self.needed.peak_mib / (LIMIT >> 20) as f64
     }
 
@@ -91,7 +91,7 @@ impl Run {
             "share_of_own_requests": self.share_of_requests(),
             "processors": self.used.processors().into_iter().map(|(name, used)| (name.to_owned(), json!(used))).collect::<Map<_, _>>(),
             "operator": {
-                "peak_mib": self.needed.peak_mib, "of_limit": self.of_limit(), "control_group_peak_mib": self.needed.group_mib,
+                "peak_mib": self.needed.peak_mib, "of_limit": self.share_of_limit(), "control_group_peak_mib": self.needed.group_mib,
                 "restarts": self.needed.restarts, "killed_for_memory": self.needed.kills,
                 "evaluations_stopped": self.stopped, "idle_after_s": self.idle_after.map(|time| time.as_secs_f64()),
             },
@@ -105,25 +105,25 @@ impl Run {
 }
 
 impl Measured {
-    /// Returns the p99 of all gates alone, before and after together.
+    /// Returns the p99 of the victim's gates alone, over the runs before and after the loads together.
     pub(super) fn alone_p99(&self) -> Duration {
         let times: Vec<Duration> = self.alone.iter().flat_map(|run| run.gates.times(|gate| gate.all)).collect();
         percentile(&times, 0.99)
     }
 
-    /// Returns the largest p99 that meets the goal.
-    fn most(&self) -> Duration {
+    /// Returns the largest p99 beside hostile namespaces that meets the goal.
+    fn max_p99(&self) -> Duration {
         (self.alone_p99() * MOST_TIMES_ALONE).max(GOOD)
     }
 
     /// Returns whether a run misses any of its goals.
     pub(super) fn is_missed(&self, run: &Run) -> bool {
-        run.at(0.99) > self.most() || run.of_limit() > MOST_OF_LIMIT || run.needed.restarts > 0
+        run.time_of_share(0.99) > self.max_p99() || run.share_of_limit() > MOST_OF_LIMIT || run.needed.restarts > 0
     }
 
     /// Returns the goals of each load beside the requested number of namespaces.
     pub(super) fn goals(&self) -> Vec<Goal> {
-        let most = self.most().as_secs_f64() * 1000.0;
+        let most = self.max_p99().as_secs_f64() * 1000.0;
         let mebibytes = (LIMIT >> 20) as f64 * MOST_OF_LIMIT;
         let runs = self.beside.iter().filter(|run| run.tenants == self.namespaces);
         let goals = runs.flat_map(|run| {
@@ -131,7 +131,7 @@ impl Measured {
             let goal = |key: &str, name: &str, most: f64, figure: Figure| {
                 Goal::at_most(&format!("{load}_{key}"), &format!("{load}: {name}"), most, Some(figure))
             };
-            let p99 = run.at(0.99).as_secs_f64() * 1000.0;
+            let p99 = run.time_of_share(0.99).as_secs_f64() * 1000.0;
             // Others make gates slow, but they neither fill the operator's control group nor end it.
             let restarts = Figure::new(f64::from(run.needed.restarts), 0.0);
             [

@@ -12,9 +12,9 @@ pub(super) fn render(measured: &Measured) -> String {
     let build = if measured.is_debug { "debug" } else { "release" };
     let parts = [
         format!("\nA victim's gate alone and beside hostile namespaces, {build} build.\n{}.", machine()),
-        gates(measured),
-        operator(measured),
-        tenants(measured),
+        render_gates(measured),
+        render_operator(measured),
+        render_tenants(measured),
         render_table(&measured.goals(), measured.is_debug),
     ];
     parts.join("\n\n")
@@ -22,7 +22,7 @@ pub(super) fn render(measured: &Measured) -> String {
 
 /// Renders the figures that have goals in one line.
 pub(super) fn line(run: &Run) -> String {
-    let [p50, p99] = [0.5, 0.99].map(|share| whole(milliseconds(run.at(share))));
+    let [p50, p99] = [0.5, 0.99].map(|share| whole(milliseconds(run.time_of_share(share))));
     let gates = whole(run.gates.gates.len() as f64);
     let (memory, ended) = (whole(run.needed.peak_mib), run.needed.restarts);
     format!(
@@ -31,20 +31,20 @@ pub(super) fn line(run: &Run) -> String {
     )
 }
 
-fn rows<'a>(measured: &'a Measured, cells: impl Fn(&Run) -> Vec<String> + 'a) -> Vec<(String, Vec<String>)> {
+fn rows_of_runs<'a>(measured: &'a Measured, cells: impl Fn(&Run) -> Vec<String> + 'a) -> Vec<(String, Vec<String>)> {
     measured.alone.iter().chain(&measured.beside).map(|run| (run.name(), cells(run))).collect()
 }
 
-fn shown(head: &[&str], rows: &[(String, Vec<String>)]) -> String {
+fn render_rows(head: &[&str], rows: &[(String, Vec<String>)]) -> String {
     let head: Vec<String> = head.iter().map(|&name| name.to_owned()).collect();
     table(&head, rows.iter().map(|(name, cells)| (name.as_str(), cells.clone())))
 }
 
-fn gates(measured: &Measured) -> String {
+fn render_gates(measured: &Measured) -> String {
     let alone = measured.alone_p99().as_secs_f64();
     let ms = |time: Duration| whole(milliseconds(time));
-    let rows = rows(measured, |run| {
-        let [p50, p99] = [0.5, 0.99].map(|share| run.at(share));
+    let rows = rows_of_runs(measured, |run| {
+        let [p50, p99] = [0.5, 0.99].map(|share| run.time_of_share(share));
         let gates = whole(run.gates.gates.len() as f64);
         let times = format!("{}×", tenths(p99.as_secs_f64() / alone));
         vec![gates, ms(p50), ms(p99), times, percent(run.share_of_requests())]
@@ -56,13 +56,13 @@ fn gates(measured: &Measured) -> String {
         "{}\nFrom the create request to the watch event of the Workflow Succeeded; one gate after another.\n\
          Own requests: the share of this time in which the victim waited for answers to its own two\n\
          requests (create, decision), which the API server handles without the operator.{}",
-        shown(&["A gate", "gates", "p50, ms", "p99, ms", ": alone", "own requests"], &rows),
+        render_rows(&["A gate", "gates", "p50, ms", "p99, ms", ": alone", "own requests"], &rows),
         problems.concat()
     )
 }
 
-fn operator(measured: &Measured) -> String {
-    let rows = rows(measured, |run| {
+fn render_operator(measured: &Measured) -> String {
+    let rows = rows_of_runs(measured, |run| {
         let used = |name: &str| {
             let processors = run.used.processors();
             let used = processors.iter().find(|(other, _)| *other == name).map_or(0.0, |(_, used)| *used);
@@ -70,7 +70,7 @@ fn operator(measured: &Measured) -> String {
         };
         vec![
             whole(run.needed.peak_mib),
-            percent(run.of_limit()),
+            percent(run.share_of_limit()),
             run.needed.restarts.to_string(),
             run.stopped.map_or_else(|| "–".to_owned(), whole),
             match (run.load, run.idle_after) {
@@ -87,11 +87,11 @@ fn operator(measured: &Measured) -> String {
     format!(
         "{}\nMiB: its peak. Ended: it was started again. Stopped: evaluations. Idle: after the deletion of the\n\
          hostile namespaces. CPU: processors that it, the API server and others used during the gates.",
-        shown(&head, &rows)
+        render_rows(&head, &rows)
     )
 }
 
-fn tenants(measured: &Measured) -> String {
+fn render_tenants(measured: &Measured) -> String {
     let rows: Vec<(String, Vec<String>)> = measured
         .beside
         .iter()
@@ -102,7 +102,7 @@ fn tenants(measured: &Measured) -> String {
             (run.name(), counts.into_iter().chain([cut(&ended.join(", "))]).collect())
         })
         .collect();
-    shown(&["Hostile tenants", "runs", "votes", "refused", ""], &rows)
+    render_rows(&["Hostile tenants", "runs", "votes", "refused", ""], &rows)
 }
 
 /// Returns the beginning of a text that is too long for a line.

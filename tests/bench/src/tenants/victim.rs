@@ -83,12 +83,11 @@ impl<'a> Victim<'a> {
         Ok(Self { harness, workflows, approvals, asked, ended, watching: Box::pin(watching), next: 0 })
     }
 
-    /// Takes one gate after another from its creation to its end, while `goes_on` of the number of finished gates is
-    /// true.
-    pub(super) async fn gates(&mut self, mut goes_on: impl FnMut(usize) -> bool) -> Gates {
+    /// Runs one gate after another while `goes_on` is true for the number of finished gates. Ends at the first problem.
+    pub(super) async fn run_gates(&mut self, mut goes_on: impl FnMut(usize) -> bool) -> Gates {
         let mut done = Gates::default();
         while done.problem.is_none() && goes_on(done.gates.len()) {
-            match tokio::time::timeout(TIMEOUT, self.gate()).await {
+            match tokio::time::timeout(TIMEOUT, self.run_gate()).await {
                 Ok(Ok(gate)) => done.gates.push(gate),
                 Ok(Err(error)) => done.problem = Some(format!("{error:#}")),
                 Err(_) => done.problem = Some(format!("a gate was not done after {} s", TIMEOUT.as_secs())),
@@ -97,17 +96,18 @@ impl<'a> Victim<'a> {
         done
     }
 
-    async fn gate(&mut self) -> Result<Gate> {
+    /// Creates a Workflow, approves its gate once the gate opens, and waits until the Workflow has succeeded.
+    async fn run_gate(&mut self) -> Result<Gate> {
         let name = sample::name(self.next);
         self.next += 1;
         let approver = approver_user()?;
-        let (requester, by) = (&self.harness.requester, &self.harness.approver);
+        let (requester, approver_client) = (&self.harness.requester, &self.harness.approver);
         let (asked, ended) = (&mut self.asked, &mut self.ended);
         let body = serde_json::to_vec(&sample::workflow(&name, approver))?;
         let decision = serde_json::to_vec(&sample::decision(approver))?;
         let acting = async {
             let began = Instant::now();
-            until_taken(async || crowd::post(requester, &self.workflows, body.clone()).await).await?;
+            send_until_accepted(async || crowd::post(requester, &self.workflows, body.clone()).await).await?;
             let created = began.elapsed();
             let (approval, seen) = loop {
                 let (workflow, approval, seen) = asked.recv().await.context("the watch of Approvals ended")?;
@@ -118,7 +118,7 @@ impl<'a> Victim<'a> {
             };
             let sent = Instant::now();
             let path = format!("{}/{approval}", self.approvals);
-            until_taken(async || crowd::patch(by, &path, decision.clone()).await).await?;
+            send_until_accepted(async || crowd::patch(approver_client, &path, decision.clone()).await).await?;
             let requests = created + sent.elapsed();
             loop {
                 let (workflow, end) = ended.recv().await.context("the watch of Workflows ended")?;
@@ -139,7 +139,7 @@ impl<'a> Victim<'a> {
 }
 
 /// Sends a request until the API server accepts it, as clients do: a server that is too busy is asked again.
-async fn until_taken(request: impl AsyncFn() -> Result<String>) -> Result<()> {
+async fn send_until_accepted(request: impl AsyncFn() -> Result<String>) -> Result<()> {
     loop {
         let Err(error) = request().await else { return Ok(()) };
         match error.downcast_ref::<kube::Error>() {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_that_was_not_done_counts_with_the_time_for_which_it_was_waited() {
+    fn a_gate_that_missed_the_deadline_counts_with_the_deadline() {
         let second = Duration::from_secs(1);
         let gates = vec![Gate { all: second, opened: second / 2, requests: second / 4 }];
         let done = Gates { gates: gates.clone(), problem: None };
