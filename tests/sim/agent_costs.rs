@@ -89,7 +89,7 @@ async fn writes(count: usize, calls: &[Call]) -> usize {
     turns(&harness.world, count, calls);
     harness.apply(RUN, &spec());
     let _life = harness.begin(OPERATOR);
-    let ended = harness.ended(RUN).await;
+    let ended = harness.wait_for_end(RUN).await;
     harness.pass(600).await;
     assert_eq!(ended["status"]["outputs"], "all is done", "{}", ended["status"]["message"]);
     assert_eq!(harness.world.effects().len(), count + 1 + count * calls.len());
@@ -134,7 +134,7 @@ async fn reads_unstored(spec: &Value) -> (Harness, crate::harness::Life) {
 #[tokio::test(start_paused = true)]
 async fn the_work_of_an_unstored_read_begins_at_the_end_of_its_turn() {
     let (harness, _life) = reads_unstored(&spec()).await;
-    let ended = harness.ended(RUN).await;
+    let ended = harness.wait_for_end(RUN).await;
     let time = |path: &str, field: &str| {
         let record = list(&ended["status"]["steps"]).find(|step| step["path"] == path).unwrap();
         record[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap()
@@ -149,7 +149,7 @@ async fn a_crash_before_the_reads_of_a_turn_are_stored_repeats_that_turn_and_not
     let (harness, life) = reads_unstored(&spec()).await;
     life.crash().await;
     let _life = harness.begin(OPERATOR);
-    assert_eq!(harness.ended(RUN).await["status"]["outputs"], "all is done");
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["outputs"], "all is done");
     harness.pass(600).await;
     let repeated: Vec<_> = harness.world.repeated().into_keys().map(|key| key.path).collect();
     assert_eq!(repeated, [format!("{RUN}/handle"), format!("{RUN}/handle/.turn-1/.call-1/get-order")]);
@@ -160,7 +160,7 @@ async fn a_crash_before_the_reads_of_a_turn_are_stored_repeats_that_turn_and_not
 async fn a_cancelled_run_stores_its_unstored_turn() {
     let (harness, _life) = reads_unstored(&spec()).await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
-    let ended = harness.ended(RUN).await;
+    let ended = harness.wait_for_end(RUN).await;
     assert_eq!(ended["status"]["phase"], "Cancelled");
     let turn = list(&ended["status"]["steps"]).find(|step| step["path"] == "handle").unwrap();
     assert_eq!(turn["phase"], "Succeeded", "{ended:#}");
@@ -182,7 +182,7 @@ async fn a_suspended_run_stores_its_turn_and_reads_when_it_is_resumed() {
         "the turn and its read"
     );
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["suspend"] = json!(false));
-    assert_eq!(harness.ended(RUN).await["status"]["outputs"], "all is done");
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["outputs"], "all is done");
     harness.pass(600).await;
     laws::hold(&harness, RUN).unwrap();
 }
@@ -227,7 +227,7 @@ async fn many_reads_within_a_second_all_get_results() {
     }
     harness.apply(RUN, &spec());
     let _life = harness.begin(OPERATOR);
-    assert_eq!(harness.ended(RUN).await["status"]["outputs"], "all is done", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["outputs"], "all is done", "{}", harness.server.story());
     harness.pass(600).await;
     laws::hold(&harness, RUN).unwrap();
 }
@@ -242,7 +242,7 @@ async fn long_answers_of_a_turn_and_its_reads_are_stored_with_them() {
     harness.world.answers(format!("{RUN}/handle/.turn-2"), Answer::value(text).after(Duration::from_secs(1)));
     harness.apply(RUN, &spec());
     let _life = harness.begin(OPERATOR);
-    assert_eq!(harness.ended(RUN).await["status"]["outputs"], "all is done", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["outputs"], "all is done", "{}", harness.server.story());
     harness.pass(600).await;
     assert_eq!(state_writes(&harness) - 2, 3);
     laws::hold(&harness, RUN).unwrap();
@@ -276,14 +276,14 @@ async fn each_gate_of_a_turn_costs_at_most_four_state_writes_more() {
         let _life = harness.begin(OPERATOR);
         for (at, _) in &gated {
             // Half a day passes before each decision, and costs nothing.
-            harness.people().asked(&format!("handle/.turn-1/.call-{at}/.gate")).await;
+            harness.people().wait_for_gate(&format!("handle/.turn-1/.call-{at}/.gate")).await;
             harness.pass(60).await;
             let before = state_writes(&harness);
             harness.pass(12 * 3600).await;
             assert_eq!(state_writes(&harness), before, "{}", harness.server.story());
-            harness.people().decides("alice", &format!("handle/.turn-1/.call-{at}/.gate"), 1, verdict("Approve")).await;
+            harness.people().decide("alice", &format!("handle/.turn-1/.call-{at}/.gate"), 1, verdict("Approve")).await;
         }
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
         harness.pass(600).await;
         let writes = state_writes(&harness) - 2;
         assert!(writes <= 2 + 4 * gated.len(), "{calls:?}: {writes} writes");
@@ -311,7 +311,7 @@ async fn the_end_of_a_call_waits_for_its_siblings_at_most_half_a_minute() {
     assert_eq!(stored(&harness), ["Succeeded", "Succeeded", "Started"]);
     harness.pass(1200).await;
     assert_eq!(state_writes(&harness), before + 1, "one write for both, and none while a call lasts");
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -320,7 +320,7 @@ async fn an_end_beside_gates_alone_is_stored_at_once() {
     turns(&harness.world, 1, &[("find", 1), ("pay", 1)]);
     harness.apply(RUN, &spec());
     let _life = harness.begin(OPERATOR);
-    harness.people().asked("handle/.turn-1/.call-2/.gate").await;
+    harness.people().wait_for_gate("handle/.turn-1/.call-2/.gate").await;
     harness.pass(2).await;
     assert_eq!(stored(&harness), ["Succeeded"], "a person can take days");
     assert_eq!(harness.workflow(RUN)["status"]["phase"], "Waiting");
@@ -371,7 +371,7 @@ async fn a_crash_repeats_only_calls_whose_end_was_not_stored() {
     );
     life.crash().await;
     let _life = harness.begin(OPERATOR);
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
     harness.pass(600).await;
     let repeated: Vec<_> = harness.world.repeated().into_keys().map(|key| key.path).collect();
     assert_eq!(repeated, [3, 4].map(|at| format!("{RUN}/handle/.turn-1/.call-{at}/get-order")));
@@ -384,7 +384,7 @@ async fn a_turn_costs_no_requests_that_read() {
     turns(&harness.world, 5, &[("find", 1), ("find", 5)]);
     harness.apply(RUN, &spec());
     let _life = harness.begin_and_settle(OPERATOR).await;
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     assert_eq!(harness.server.count(|entry| entry.verb == Verb::Get), 0, "{}", harness.server.story());
     assert_eq!(harness.server.count(is_status_write), 12);
 }

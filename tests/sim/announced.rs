@@ -36,7 +36,7 @@ fn expiring() -> Value {
 }
 
 fn olga_approves(people: People) -> BoxFuture<'static, ()> {
-    async move { people.decides("olga", "review", 90, verdict("Approve")).await }.boxed()
+    async move { people.decide("olga", "review", 90, verdict("Approve")).await }.boxed()
 }
 
 fn no_decision(_: People) -> BoxFuture<'static, ()> {
@@ -86,7 +86,7 @@ async fn each_event_of_a_gate_and_its_run_is_announced_once_and_in_order() {
     harness.apply(RUN, &escalating());
     let _life = harness.begin(OPERATOR);
     tokio::spawn(olga_approves(harness.people()));
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     harness.pass(10).await;
     let announced = harness.announced.all();
     let expected = [
@@ -118,8 +118,8 @@ async fn a_timeout_is_announced_as_expired_and_a_refused_run_has_no_digest() {
     harness.apply(RUN, &expiring());
     harness.apply("refused", &chain(json!([set("send", "{{ nothing }}")])));
     let _life = harness.begin(OPERATOR);
-    harness.ended(RUN).await;
-    harness.ended("refused").await;
+    harness.wait_for_end(RUN).await;
+    harness.wait_for_end("refused").await;
     harness.pass(10).await;
     let gates = harness.announced.all().into_iter().filter_map(|event| match event {
         TypedEvent::Gate(gate) => Some(gate.event),
@@ -141,7 +141,7 @@ async fn announced_of(spec: &Value, after: u64, act: impl AsyncFnOnce(&Harness))
     let _life = harness.begin(OPERATOR);
     harness.pass(after).await;
     act(&harness).await;
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     harness.pass(10).await;
     let announced = harness.announced.all();
     for event in derived(&harness) {
@@ -154,7 +154,7 @@ async fn announced_of(spec: &Value, after: u64, act: impl AsyncFnOnce(&Harness))
 #[tokio::test(start_paused = true)]
 async fn a_gate_that_ends_with_its_run_is_announced() {
     let waits = chain(json!([gate("review", json!({})), set("send", "sent")]));
-    let cancelled = announced_of(&waits, 5, async |harness| harness.people().sets(RUN, "cancel", true)).await;
+    let cancelled = announced_of(&waits, 5, async |harness| harness.people().set_field(RUN, "cancel", true)).await;
     let mut sorted = cancelled.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, ["Accepted", "Asked", "Decided(Cancelled)", "Ended(Cancelled)", "Taken(Cancelled)"]);
@@ -191,7 +191,7 @@ async fn killed_at(spec: fn() -> Value, people: fn(People) -> BoxFuture<'static,
     tokio::spawn(people(harness.people()));
     let ((), deaths) = harness
         .keep_alive(&[OPERATOR], async {
-            harness.ended(RUN).await;
+            harness.wait_for_end(RUN).await;
             harness.pass(10).await;
         })
         .await;
@@ -236,8 +236,8 @@ async fn the_time_of_a_level_is_stored_at_its_escalation_and_kept_over_restarts(
     harness.pass(30).await;
     life.crash().await;
     let _life = harness.begin(OPERATOR);
-    harness.people().votes("alice", &name(&harness.approval()), verdict("Approve"));
-    harness.ended(RUN).await;
+    harness.people().vote("alice", &name(&harness.approval()), verdict("Approve"));
+    harness.wait_for_end(RUN).await;
     assert_eq!(harness.approval()["status"]["levelAt"], status["levelAt"]);
     let reminded = harness.events("Reminder");
     assert_eq!(reminded.len(), 2, "one in each level");

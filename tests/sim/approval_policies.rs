@@ -50,8 +50,8 @@ fn request(harness: &Harness, path: &str) -> Value {
 
 async fn both_approve(harness: &Harness, path: &str) {
     let people = harness.people();
-    people.decides("alice", path, 5, verdict("Approve")).await;
-    people.decides("bob", path, 0, verdict("Approve")).await;
+    people.decide("alice", path, 5, verdict("Approve")).await;
+    people.decide("bob", path, 0, verdict("Approve")).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,12 +63,12 @@ async fn a_new_policy_applies_to_the_next_gate_wherever_the_operator_crashes() {
             let story = async {
                 harness.apply(RUN, &two_gates());
                 let people = harness.people();
-                people.asked("one").await;
+                people.wait_for_gate("one").await;
                 apply_policy(&harness, two_people());
                 harness.pass(30).await;
-                people.decides("alice", "one", 5, verdict("Approve")).await;
+                people.decide("alice", "one", 5, verdict("Approve")).await;
                 both_approve(&harness, "two").await;
-                harness.ended(RUN).await;
+                harness.wait_for_end(RUN).await;
                 harness.pass(QUIET.as_secs()).await;
             };
             let ((), deaths) = harness.keep_alive(&[OPERATOR], story).await;
@@ -104,7 +104,7 @@ async fn a_request_that_was_not_created_follows_a_new_policy() {
     assert_eq!(harness.workflow(RUN)["status"]["steps"][0]["phase"], "Waiting");
     apply_policy(&harness, two_people());
     let life = harness.begin(OPERATOR);
-    harness.people().asked("one#2").await;
+    harness.people().wait_for_gate("one#2").await;
     assert_eq!(request(&harness, "one#2")["quorums"][0]["threshold"], 2);
     let records = harness.workflow(RUN)["status"]["steps"].clone();
     assert_eq!(records[0]["decision"]["phase"], "Superseded", "{records}");
@@ -118,16 +118,16 @@ async fn a_run_in_conflict_with_a_policy_is_refused_or_held() {
     apply_policy(&harness, legal());
     harness.apply(RUN, &two_gates());
     let life = harness.begin(OPERATOR);
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     assert_eq!(harness.condition("Accepted"), ("False".to_owned(), "PolicyConflict".to_owned()));
     life.crash().await;
 
     let harness = Harness::new();
     harness.apply(RUN, &two_gates());
     let life = harness.begin(OPERATOR);
-    harness.people().asked("one").await;
+    harness.people().wait_for_gate("one").await;
     apply_policy(&harness, legal());
-    harness.people().decides("alice", "one", 60, verdict("Approve")).await;
+    harness.people().decide("alice", "one", 60, verdict("Approve")).await;
     harness.pass(48 * 3600).await;
     assert_eq!(harness.condition("Held"), ("True".to_owned(), "PolicyConflict".to_owned()));
     let held = harness.workflow(RUN);
@@ -135,8 +135,8 @@ async fn a_run_in_conflict_with_a_policy_is_refused_or_held() {
     assert!(held["status"]["message"].as_str().unwrap().contains("ClusterApprovalPolicy policy requires"), "{held}");
     assert_eq!(harness.events("Held").len(), 1);
     remove_policy(&harness);
-    harness.people().decides("alice", "two", 60, verdict("Approve")).await;
-    harness.ended(RUN).await;
+    harness.people().decide("alice", "two", 60, verdict("Approve")).await;
+    harness.wait_for_end(RUN).await;
     assert_eq!(harness.condition("Held"), Default::default());
     assert_eq!(harness.workflow(RUN)["status"]["phase"], "Succeeded");
     life.crash().await;
@@ -155,15 +155,15 @@ async fn nothing_begins_while_a_policy_cannot_be_read() {
     harness.pass(3600).await;
     assert_eq!(harness.operators_writes().len(), writes, "waiting costs nothing");
     harness.server.edit(&policies(), "", "policy", |policy| policy["spec"] = two_people()).unwrap();
-    harness.people().asked("one").await;
+    harness.people().wait_for_gate("one").await;
     assert_eq!(request(&harness, "one")["quorums"][0]["threshold"], 2);
 
     // A waiting run keeps waiting, and can be cancelled.
     harness.server.edit(&policies(), "", "policy", |policy| policy["spec"] = json!({"gates": 7})).unwrap();
     harness.pass(60).await;
     assert_eq!(harness.condition("Held").0, "True");
-    harness.people().sets(RUN, "cancel", true);
-    harness.ended(RUN).await;
+    harness.people().set_field(RUN, "cancel", true);
+    harness.wait_for_end(RUN).await;
     assert_eq!(harness.workflow(RUN)["status"]["phase"], "Cancelled");
     life.crash().await;
 }
@@ -176,12 +176,12 @@ async fn added_gates_stay_in_an_accepted_run_when_the_policy_changes() {
     harness.apply(RUN, &two_gates());
     harness.server.fault(On::writes_of(OPERATOR).nth(4), Fault::Crash(Crash::Applied));
     let story = async {
-        harness.people().asked("one").await;
+        harness.people().wait_for_gate("one").await;
         remove_policy(&harness);
         for path in ["one", "two", "last"] {
-            harness.people().decides("alice", path, 5, verdict("Approve")).await;
+            harness.people().decide("alice", path, 5, verdict("Approve")).await;
         }
-        let run = harness.ended(RUN).await;
+        let run = harness.wait_for_end(RUN).await;
         harness.pass(QUIET.as_secs()).await;
         run
     };
@@ -202,7 +202,7 @@ async fn a_call_is_not_repeated_if_a_policy_has_forbidden_it() {
     life.crash().await;
     apply_policy(&harness, json!({"allowedHosts": ["other.test"]}));
     let life = harness.begin(OPERATOR);
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     let run = harness.workflow(RUN);
     let pay = list(&run["status"]["steps"]).next().unwrap();
     assert_eq!((&pay["phase"], &pay["error"]["class"]), (&json!("Failed"), &json!("NotAllowed")), "{run}");
@@ -284,7 +284,7 @@ async fn no_call_runs_without_the_policys_people_in_random_runs() {
                 harness.pass(5).await;
                 let name = crate::people::name(&approval);
                 let decision = dice.decision(&approval["spec"]["request"], decided > 12);
-                harness.people().votes("alice", &name, decision);
+                harness.people().vote("alice", &name, decision);
                 let over = |harness: &Harness| {
                     let now = harness.approvals().into_iter().find(|other| crate::people::name(other) == name);
                     now.is_none_or(|now| !now["status"]["outcome"].is_null())

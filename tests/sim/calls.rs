@@ -132,7 +132,7 @@ async fn waiting_calls_are_made_after_a_crash() {
         life.crash().await;
     }
     let _life = harness.begin(OPERATOR);
-    assert_eq!(harness.ended("big").await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end("big").await["status"]["phase"], "Succeeded", "{}", harness.server.story());
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,14 +142,14 @@ async fn waiting_calls_of_a_stopped_run_block_no_other_run() {
         let _life = harness.begin_and_settle(OPERATOR).await;
         crowd(&harness, NAMESPACE, "big", 32, 1);
         harness.pass(10).await;
-        harness.people().sets("big", field, true);
+        harness.people().set_field("big", field, true);
         harness.pass(120).await;
         assert_eq!(harness.world.effects().len(), 16, "{field}: nothing more begins");
         crowd(&harness, NAMESPACE, "next", 16, 1);
-        assert_eq!(harness.ended("next").await["status"]["phase"], "Succeeded");
+        assert_eq!(harness.wait_for_end("next").await["status"]["phase"], "Succeeded");
         if field == "suspend" {
-            harness.people().sets("big", field, false);
-            assert_eq!(harness.ended("big").await["status"]["phase"], "Succeeded");
+            harness.people().set_field("big", field, false);
+            assert_eq!(harness.wait_for_end("big").await["status"]["phase"], "Succeeded");
         }
     }
 }
@@ -164,17 +164,17 @@ async fn a_timeout_beyond_the_operators_setting_is_refused_with_its_remedy() {
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.apply("long", &timeout("61m"));
-    let refused = harness.ended("long").await;
+    let refused = harness.wait_for_end("long").await;
     assert_eq!(condition(&refused, "Accepted"), ("False".to_owned(), "Invalid".to_owned()));
     let why = refused["status"]["message"].as_str().unwrap_or_default();
     let expected = "spec.steps[0].timeout: 1h1m is longer than a call may take: give at most 1h, or ask an administrator to raise --max-call-timeout; correct the file, check it with `signoff validate FILE`, and run it with `kubectl replace --force -f FILE`";
     assert_eq!(why, expected);
     harness.apply("short", &timeout("1h"));
-    assert_eq!(harness.ended("short").await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end("short").await["status"]["phase"], "Succeeded");
     // Containers are not calls of the operator.
     let pod = json!({"image": "tool@sha256:1", "command": ["tool"]});
     harness.apply("container", &chain(json!([{"name": "build", "timeout": "3h", "pod": pod}])));
-    assert_eq!(harness.ended("container").await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end("container").await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +187,7 @@ async fn a_call_that_was_accepted_under_a_longer_setting_is_cut_short() {
     life.crash().await;
     harness.settings = Settings::default();
     let _life = harness.begin_and_settle(OPERATOR).await;
-    let ended = harness.ended("long").await;
+    let ended = harness.wait_for_end("long").await;
     assert_eq!(ended["status"]["phase"], "Failed", "{}", harness.server.story());
     let took = harness.server.clock().elapsed().as_secs();
     assert!((3600..3610).contains(&took), "{took} s");
@@ -261,7 +261,7 @@ async fn a_turn_is_repeated_only_once_memory_for_its_answer_is_free() {
     assert_eq!(harness.world.effects().len(), 3, "{}", harness.workflow("w"));
     let held = harness.metric("signoff_held_bytes{of=\"calls\"}");
     assert_eq!(held, 15 * 1024 * 1024, "the longest answer with its copy, without the mebibyte of its own");
-    assert_eq!(harness.ended("w").await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end("w").await["status"]["phase"], "Succeeded");
     assert_eq!(harness.metric("signoff_held_bytes{of=\"calls\"}"), 0);
 }
 
@@ -278,7 +278,7 @@ async fn a_call_with_a_secret_is_repeated_after_a_crash() {
     harness.pass(10).await;
     life.crash().await;
     let _life = harness.begin_and_settle(OPERATOR).await;
-    assert_eq!(harness.ended("keyed").await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end("keyed").await["status"]["phase"], "Succeeded");
     let effects = harness.world.effects();
     assert_eq!(effects.len(), 2, "{effects:?}");
     for effect in &effects {

@@ -64,7 +64,7 @@ async fn a_clock_that_is_set_while_a_gate_waits_changes_nothing() {
         harness.pass(1800).await;
         assert!(harness.approval()["status"]["outcome"].is_null(), "{ahead}");
         // The honest twin: a person decides before the deadline, and the recorded time is that of the API server.
-        harness.people().votes("alice", &name(&harness.approval()), verdict("Approve"));
+        harness.people().vote("alice", &name(&harness.approval()), verdict("Approve"));
         harness.pass(5).await;
         let outcome = harness.approval()["status"]["outcome"].clone();
         assert_eq!(outcome["source"], "Human", "{ahead}");
@@ -127,8 +127,8 @@ async fn a_gate_can_be_decided_when_every_creation_is_late() {
     harness.pass(1800).await;
     let phases: Vec<_> = harness.approvals().iter().map(|approval| approval["status"]["phase"].clone()).collect();
     assert_eq!(phases.len(), 2, "{phases:?}");
-    harness.people().decides("alice", "review", 1, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    harness.people().decide("alice", "review", 1, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
 
 /// A deadline approves nothing if decisions could not be read for more than half of the time, and the process lives.

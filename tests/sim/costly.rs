@@ -66,15 +66,15 @@ async fn answers_that_were_judged_are_not_judged_again() {
     let harness = harness_with_limit(limit());
     answers_that_are_slow_to_judge(&harness);
     let life = harness.begin(OPERATOR);
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     assert_eq!(harness.metric("signoff_quarantined"), 0);
     let stopped = harness.metrics();
     assert!(!stopped.contains("signoff_evaluations_stopped_total{"), "nothing was stopped: {stopped}");
     // The next process has checked no answer, and checks them in as many evaluations as it needs.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
-    harness.people().votes("bob", &approval, verdict("Approve"));
-    let workflow = harness.ended(RUN).await;
+    harness.people().vote("bob", &approval, verdict("Approve"));
+    let workflow = harness.wait_for_end(RUN).await;
     assert_eq!((&workflow["status"]["phase"], too_costly(&workflow)), (&json!("Succeeded"), 0), "{workflow:#}");
     assert_never_aside(&harness, &workflow);
 }

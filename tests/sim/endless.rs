@@ -48,7 +48,7 @@ async fn a_run_whose_text_never_ends_is_quarantined_alone() {
         harness.apply(RUN, &chain(json!([set("one", &format!("alone: [[{place}]]"))])));
         let _life = harness.begin(OPERATOR);
         honest(&harness);
-        assert_eq!(harness.ended(HONEST).await["status"]["phase"], "Succeeded", "{place}");
+        assert_eq!(harness.wait_for_end(HONEST).await["status"]["phase"], "Succeeded", "{place}");
         let workflow = until_quarantined(&harness, RUN).await;
         endless::release(&format!("alone: [[{place}"));
         assert_eq!(condition(&workflow, "Quarantined"), ("True".to_owned(), reason.to_owned()), "{place}");
@@ -68,10 +68,10 @@ async fn a_quarantined_run_is_cancelled_without_an_evaluation() {
     let _life = harness.begin(OPERATOR);
     until_quarantined(&harness, RUN).await;
     let evaluated = harness.evaluator.begun();
-    harness.people().sets(RUN, "suspend", true);
-    harness.reaches(RUN, "Suspended").await;
-    harness.people().sets(RUN, "cancel", true);
-    let workflow = harness.ended(RUN).await;
+    harness.people().set_field(RUN, "suspend", true);
+    harness.wait_for_phase(RUN, "Suspended").await;
+    harness.people().set_field(RUN, "cancel", true);
+    let workflow = harness.wait_for_end(RUN).await;
     assert_eq!(workflow["status"]["phase"], "Cancelled");
     assert_eq!(condition(&workflow, "Quarantined"), Default::default());
     assert_eq!(harness.evaluator.begun(), evaluated, "nothing of it was evaluated");
@@ -87,9 +87,9 @@ async fn a_quarantined_run_is_retried_after_a_minute_or_an_edit() {
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     honest(&harness);
-    harness.ended(HONEST).await;
+    harness.wait_for_end(HONEST).await;
     assert_eq!(harness.workflow(RUN)["status"]["quarantine"], first);
-    harness.people().sets(RUN, "ttlAfterFinished", "1h");
+    harness.people().set_field(RUN, "ttlAfterFinished", "1h");
     let again = |workflow: &Value| workflow["status"]["quarantine"]["generation"] == 2;
     let second = harness.server.until(&workflows(), NAMESPACE, RUN, again).await["status"]["quarantine"].clone();
     assert_eq!(second["failures"], 2, "stopped evaluations count whatever the generation");
@@ -103,7 +103,7 @@ async fn an_answer_that_never_ends_fails_its_step_and_not_the_run() {
     harness.apply(RUN, &of_model(chain(json!([answers, set("after", "on")]))));
     harness.world.answers(format!("{RUN}/draft"), Answer::value("{} [[endless:output]]"));
     let _life = harness.begin(OPERATOR);
-    let workflow = harness.ended(RUN).await;
+    let workflow = harness.wait_for_end(RUN).await;
     assert_eq!(workflow["status"]["phase"], "Succeeded", "{workflow:#}");
     let classes: Vec<_> =
         workflow["status"]["steps"].as_array().unwrap().iter().map(|s| &s["error"]["class"]).collect();
@@ -122,8 +122,8 @@ async fn a_vote_that_never_ends_is_invalid_and_the_others_count() {
         );
         harness.apply(RUN, &chain(json!([asks])));
         let _life = harness.begin(OPERATOR);
-        let approval = harness.people().asked("ask").await;
-        harness.people().votes(
+        let approval = harness.people().wait_for_gate("ask").await;
+        harness.people().vote(
             "alice",
             &approval,
             json!({"verdict": "Respond", "response": format!("[[{mark}:answer]]")}),
@@ -131,8 +131,8 @@ async fn a_vote_that_never_ends_is_invalid_and_the_others_count() {
         let invalid = |approval: &Value| approval["status"]["invalid"]["alice"]["why"].is_string();
         harness.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
         endless::release(&format!("{mark}:answer"));
-        harness.people().votes("bob", &approval, verdict("Approve"));
-        let workflow = harness.ended(RUN).await;
+        harness.people().vote("bob", &approval, verdict("Approve"));
+        let workflow = harness.wait_for_end(RUN).await;
         assert_eq!(workflow["status"]["phase"], "Succeeded", "{mark}");
     }
 }
@@ -152,8 +152,8 @@ async fn the_evaluation_of_a_withdrawn_or_suspended_run_ends_at_once() {
         match way {
             "deleted" => assert!(harness.server.remove(&workflows(), NAMESPACE, RUN)),
             "namespace" => withdrawal::delete_namespace(&harness.server),
-            "suspended" => harness.people().sets(RUN, "suspend", true),
-            _ => harness.people().sets(RUN, "cancel", true),
+            "suspended" => harness.people().set_field(RUN, "suspend", true),
+            _ => harness.people().set_field(RUN, "cancel", true),
         }
         // The honest twin waits for the thread.
         harness.apply_in("other", HONEST, &chain(json!([set("one", "1")])));
@@ -163,9 +163,9 @@ async fn the_evaluation_of_a_withdrawn_or_suspended_run_ends_at_once() {
         assert!(tokio::time::timeout(Duration::from_secs(20), twin).await.is_ok(), "{way}");
         endless::release("withdrawn");
         if way == "cancelled" {
-            assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+            assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
         } else if way == "suspended" {
-            harness.reaches(RUN, "Suspended").await;
+            harness.wait_for_phase(RUN, "Suspended").await;
         }
         assert!(!is_quarantined(&harness.workflow(RUN)), "{way}");
     }
@@ -188,7 +188,7 @@ async fn two_lost_threads_end_the_process_after_both_runs_are_quarantined() {
     let next = Harness { evaluator: self::harness().evaluator, ..harness.clone() };
     let _life = next.begin(OPERATOR);
     honest(&next);
-    assert_eq!(next.ended(HONEST).await["status"]["phase"], "Succeeded");
+    assert_eq!(next.wait_for_end(HONEST).await["status"]["phase"], "Succeeded");
     assert!(["one", "two"].iter().all(|name| is_quarantined(&next.workflow(name))));
 }
 
@@ -214,7 +214,7 @@ async fn a_hundred_beside_a_hundred(namespace: &str) {
     }
     let _life = harness.begin(OPERATOR);
     for number in 0..EACH {
-        let workflow = harness.ended(&format!("honest-{number}")).await;
+        let workflow = harness.wait_for_end(&format!("honest-{number}")).await;
         assert_eq!(workflow["status"]["phase"], "Succeeded");
         assert_eq!(condition(&workflow, "Quarantined"), (String::new(), String::new()), "it was never set aside");
     }
@@ -239,7 +239,7 @@ async fn only_the_run_that_ended_the_operator_is_quarantined() {
     let _life = harness.begin(OPERATOR);
     honest(&harness);
     for name in [HONEST, "suspect"] {
-        assert_eq!(harness.ended(name).await["status"]["phase"], "Succeeded", "{name}");
+        assert_eq!(harness.wait_for_end(name).await["status"]["phase"], "Succeeded", "{name}");
     }
     let deadly = until_quarantined(&harness, "deadly").await;
     assert_eq!(condition(&deadly, "Quarantined"), ("True".to_owned(), "EndedOperator".to_owned()));

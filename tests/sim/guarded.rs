@@ -55,8 +55,8 @@ pub fn place(object: &Value) -> (Resource, String) {
 async fn a_run_ends_when_every_policy_is_enforced() {
     let (harness, operator) = guarded().await;
     let life = harness.begin(&operator);
-    harness.people().decides("alice", "review", 60, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    harness.people().decide("alice", "review", 60, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     life.crash().await;
 }
 
@@ -76,15 +76,15 @@ async fn writes_are_read_back_while_a_foreign_webhook_can_change_them() {
         writes.map(|write| !write.accept.contains("PartialObjectMetadata")).collect()
     };
     let life = harness.begin(&operator);
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     harness.pass(60).await;
     let first = answers_are_whole();
     assert!(first.len() >= 2 && first.iter().all(|whole| *whole), "{}", harness.server.story());
     assert!(harness.server.remove(&resource, "", &name));
     // The first write shows that the webhook is gone.
     harness.pass(60).await;
-    harness.people().votes("alice", &approval, verdict("Approve"));
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    harness.people().vote("alice", &approval, verdict("Approve"));
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     let later = answers_are_whole().split_off(first.len());
     assert!(later.len() >= 2 && later.iter().all(|whole| !whole), "{}", harness.server.story());
     life.crash().await;
@@ -94,7 +94,7 @@ async fn writes_are_read_back_while_a_foreign_webhook_can_change_them() {
 async fn no_run_begins_without_a_policy_a_binding_or_a_crd() {
     let (harness, operator) = guarded().await;
     let life = harness.begin(&operator);
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     let spec = harness.workflow(RUN)["spec"].clone();
     // One of each kind; the guard's own tests compare all of them.
     let one_a_kind: BTreeMap<String, Value> =
@@ -110,7 +110,7 @@ async fn no_run_begins_without_a_policy_a_binding_or_a_crd() {
         assert_eq!(harness.condition("Guarded"), ("False".to_owned(), "PoliciesDiffer".to_owned()), "without {name}");
         harness.server.insert(object).unwrap();
         // The requester of a run created then is not certain; earlier runs go on.
-        let refused = harness.reaches(&run, "Failed").await;
+        let refused = harness.wait_for_phase(&run, "Failed").await;
         let why = list(&refused["status"]["conditions"]).find(|condition| condition["type"] == "Accepted").unwrap();
         assert_eq!(why["reason"], "RequesterUnverified", "without {name}");
         let command = format!("run `kubectl approve rerun {run} -n default`");
@@ -118,8 +118,8 @@ async fn no_run_begins_without_a_policy_a_binding_or_a_crd() {
         harness.pass(10).await;
         assert_eq!(harness.condition("Guarded"), Default::default(), "with {name} again");
     }
-    harness.people().decides("alice", "review", 60, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    harness.people().decide("alice", "review", 60, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
     life.crash().await;
 }
 
@@ -136,7 +136,7 @@ async fn a_decision_does_not_count_while_a_binding_only_warns() {
     for operator_lives in [true, false] {
         let (harness, operator) = guarded().await;
         let mut life = harness.begin(&operator);
-        let approval = harness.people().asked("review").await;
+        let approval = harness.people().wait_for_gate("review").await;
         harness.pass(10).await;
         if !operator_lives {
             life.crash().await;
@@ -144,7 +144,7 @@ async fn a_decision_does_not_count_while_a_binding_only_warns() {
         }
         let enforced = set_actions(&harness, json!(["Warn"]));
         harness.server.clock().settle().await;
-        harness.people().votes("alice", &approval, verdict("Approve"));
+        harness.people().vote("alice", &approval, verdict("Approve"));
         if !operator_lives {
             life.crash().await;
             life = harness.begin(&operator);
@@ -159,8 +159,8 @@ async fn a_decision_does_not_count_while_a_binding_only_warns() {
         assert_eq!(harness.world.effects().len(), 0);
         set_actions(&harness, enforced);
         // Decisions of that time are void, and the gate asks again.
-        harness.people().decides("bob", "review#2", 10, verdict("Approve")).await;
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        harness.people().decide("bob", "review#2", 10, verdict("Approve")).await;
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
         let first = harness.server.value(&approvals(), "default", &approval).unwrap();
         assert_eq!(first["status"]["phase"], "Superseded", "{}", harness.server.story());
         let events = harness.events("GateSuperseded");
@@ -176,7 +176,7 @@ async fn a_request_that_was_changed_without_a_binding_is_asked_again() {
     for voted in [true, false] {
         let (harness, operator) = guarded().await;
         let life = harness.begin(&operator);
-        let approval = harness.people().asked("review").await;
+        let approval = harness.people().wait_for_gate("review").await;
         harness.pass(10).await;
         let asked = harness.server.value(&approvals(), "default", &approval).unwrap()["spec"]["request"].clone();
         let enforced = set_actions(&harness, json!(["Warn"]));
@@ -185,12 +185,12 @@ async fn a_request_that_was_changed_without_a_binding_is_asked_again() {
             object["spec"]["request"]["quorums"][0]["approvers"] = json!([{"kind": "User", "name": "mallory"}])
         });
         if voted {
-            harness.people().votes("mallory", &approval, verdict("Approve"));
+            harness.people().vote("mallory", &approval, verdict("Approve"));
         }
         harness.pass(3600).await;
         set_actions(&harness, enforced);
-        harness.people().decides("bob", "review#2", 10, verdict("Approve")).await;
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+        harness.people().decide("bob", "review#2", 10, verdict("Approve")).await;
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
         let first = harness.server.value(&approvals(), "default", &approval).unwrap();
         assert_eq!(
             (&first["status"]["phase"], &first["status"]["outcome"]["verdict"]),
@@ -218,7 +218,7 @@ async fn an_operator_with_another_user_name_counts_no_decision() {
 async fn the_guard_makes_no_requests_while_nothing_changes() {
     let (harness, operator) = guarded().await;
     let life = harness.begin(&operator);
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     let before = harness.server.log().len();
     harness.pass(3600).await;

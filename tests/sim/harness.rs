@@ -159,7 +159,7 @@ impl Harness {
     }
 
     /// Deletes a Pod, as kubectl does; `grace`: the seconds that it gets to end.
-    pub async fn deletes_pod(&self, user: &str, pod: &str, grace: Option<u32>) {
+    pub async fn delete_pod(&self, user: &str, pod: &str, grace: Option<u32>) {
         let pods: kube::Api<Pod> = kube::Api::namespaced(self.server.as_person(user).client(), NAMESPACE);
         let params = kube::api::DeleteParams { grace_period_seconds: grace, ..kube::api::DeleteParams::default() };
         pods.delete(pod, &params).await.unwrap();
@@ -266,13 +266,13 @@ impl Harness {
     }
 
     /// Waits until a Workflow has ended.
-    pub async fn ended(&self, name: &str) -> Value {
+    pub async fn wait_for_end(&self, name: &str) -> Value {
         let ended = |workflow: &Value| workflow["status"]["finishedAt"].is_string();
         self.server.until(&workflows(), NAMESPACE, name, ended).await
     }
 
     /// Waits until a Workflow is in a phase.
-    pub async fn reaches(&self, name: &str, phase: &str) -> Value {
+    pub async fn wait_for_phase(&self, name: &str, phase: &str) -> Value {
         self.server.until(&workflows(), NAMESPACE, name, |workflow| workflow["status"]["phase"] == phase).await
     }
 

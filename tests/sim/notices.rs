@@ -88,7 +88,7 @@ async fn play_gate(what: &str, actors: &[&str], asks_again: bool, disturb: impl 
     disturb(&harness);
     tokio::spawn((ONE_GATE.people)(harness.people()));
     let until_stored = async {
-        harness.ended(RUN).await;
+        harness.wait_for_end(RUN).await;
         harness.pass(if asks_again { UNTIL_HEARD } else { UNTIL_STORED }).await;
     };
     let ((), deaths) = harness.keep_alive(actors, until_stored).await;
@@ -112,8 +112,8 @@ async fn people_of_an_escalation_get_notices_from_their_level_on() {
     let harness = Harness::with_notices(&["hook", "mail"]);
     harness.apply(RUN, &chain(json!([gate("review", json!({"timeout": timeout})), set("send", "sent")])));
     let _life = harness.begin(OPERATOR);
-    harness.people().decides("olga", "review", 90, verdict("Approve")).await;
-    harness.ended(RUN).await;
+    harness.people().decide("olga", "review", 90, verdict("Approve")).await;
+    harness.wait_for_end(RUN).await;
     harness.pass(UNTIL_STORED).await;
     harness.receivers().check("an escalation");
     let received = received_events(&harness);
@@ -179,7 +179,7 @@ async fn a_repeated_notice_of_the_second_operator_has_the_same_id() {
             cut_off(&harness, n, applied);
             tokio::spawn((ONE_GATE.people)(harness.people()));
             let until_stored = async {
-                harness.ended(RUN).await;
+                harness.wait_for_end(RUN).await;
                 harness.pass(UNTIL_STORED).await;
             };
             harness.keep_alive(BOTH.actors, until_stored).await;
@@ -235,7 +235,7 @@ async fn every_event_is_notified_when_other_notices_arrive_in_an_outage() {
         });
         tokio::spawn((ONE_GATE.people)(harness.people()));
         let until_stored = async {
-            harness.ended(RUN).await;
+            harness.wait_for_end(RUN).await;
             harness.pass(UNTIL_HEARD).await;
         };
         harness.keep_alive(&[OPERATOR], until_stored).await;
@@ -289,10 +289,10 @@ async fn a_receiver_gets_all_notices_in_order_after_an_hour_of_failures() {
     runs.iter().for_each(|run| drop(harness.apply(run, &(ONE_GATE.spec)())));
     harness.pass(10).await;
     assert_eq!(harness.approvals().len(), 20);
-    harness.approvals().iter().for_each(|asked| harness.people().votes("alice", &name(asked), verdict("Approve")));
+    harness.approvals().iter().for_each(|asked| harness.people().vote("alice", &name(asked), verdict("Approve")));
     harness.pass(10).await;
     for run in &runs {
-        assert_eq!(harness.ended(run).await["status"]["phase"], "Succeeded", "no run waits for its notices");
+        assert_eq!(harness.wait_for_end(run).await["status"]["phase"], "Succeeded", "no run waits for its notices");
     }
     harness.pass(3580).await;
     assert!(harness.receivers().attempts() < 20 * 60, "a receiver that is away is not stormed");
@@ -334,7 +334,7 @@ async fn notices_cost_a_gate_no_state_writes_and_an_idle_operator_no_requests() 
     let life = harness.begin(OPERATOR);
     harness.apply(RUN, &(ONE_GATE.spec)());
     (ONE_GATE.people)(harness.people()).await;
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     harness.pass(UNTIL_STORED).await;
     let is_of_notices = |entry: &Entry| entry.resource.plural == "configmaps";
     let states = harness.server.count(|entry| entry.is_state_write() && !is_of_notices(entry));
@@ -388,7 +388,7 @@ async fn a_failing_channel_is_reported_on_the_approval_until_it_delivers() {
         harness.receivers().answer(|_| Reception::Busy);
         let mut life = harness.begin(OPERATOR);
         harness.apply(RUN, &waits());
-        harness.people().asked("review").await;
+        harness.people().wait_for_gate("review").await;
         harness.pass(55).await;
         assert_eq!(notified(&harness), absent(), "not before a minute has passed");
         harness.pass(10).await;
@@ -411,8 +411,8 @@ async fn a_failing_channel_is_reported_on_the_approval_until_it_delivers() {
         assert_eq!(harness.receivers().arrived().len(), 1, "it was delivered");
         assert_eq!(notified(&harness), absent(), "crashes: {crashes}: {}", harness.server.story());
         assert_eq!(harness.server.count(of_approvals), writes + 1, "one write takes the condition away");
-        harness.people().votes("alice", &name(&harness.approval()), verdict("Approve"));
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        harness.people().vote("alice", &name(&harness.approval()), verdict("Approve"));
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
         life.crash().await;
     }
 }
@@ -423,12 +423,12 @@ async fn a_refused_notice_is_reported_at_once_and_until_the_outcome() {
     harness.receivers().answer(|_| Reception::Refused);
     let life = harness.begin(OPERATOR);
     harness.apply(RUN, &waits());
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(2).await;
     assert_eq!(notified(&harness), ("False".to_owned(), "GivenUp".to_owned()), "{}", harness.server.story());
     assert_eq!(harness.receivers().attempts(), 1, "it is not tried again");
-    harness.people().votes("alice", &name(&harness.approval()), verdict("Approve"));
-    harness.ended(RUN).await;
+    harness.people().vote("alice", &name(&harness.approval()), verdict("Approve"));
+    harness.wait_for_end(RUN).await;
     harness.pass(10).await;
     assert_eq!(notified(&harness), absent());
     life.crash().await;
@@ -440,7 +440,7 @@ async fn notices_of_a_deleted_run_are_dropped_and_counted() {
     harness.receivers().answer(|_| Reception::Busy);
     let life = harness.begin(OPERATOR);
     harness.apply(RUN, &waits());
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     // The mark stays a minute behind the open requests.
     harness.pass(UNTIL_STORED).await;
     life.crash().await;
@@ -462,7 +462,7 @@ async fn a_run_is_deleted_after_its_notices_or_at_most_ten_minutes_later() {
         let mut spec = chain(json!([set("send", "sent")]));
         spec["ttlAfterFinished"] = json!("1m");
         harness.apply(RUN, &spec);
-        harness.ended(RUN).await;
+        harness.wait_for_end(RUN).await;
         harness.pass(300).await;
         assert!(harness.server.value(&workflows(), NAMESPACE, RUN).is_some(), "it waits for its notice");
         if !is_away {
@@ -482,7 +482,7 @@ async fn an_author_can_add_only_channels_that_allow_it() {
     let timeout = json!({"after": "96h"});
     let review = gate("review", json!({"timeout": timeout, "notify": ["finance"]}));
     harness.apply(RUN, &chain(json!([review, set("send", "sent")])));
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     let received = received_events(&harness);
     let channels: Vec<_> = received.keys().map(|(channel, _)| channel.as_str()).collect();
@@ -507,7 +507,7 @@ async fn an_operator_notifies_of_new_events_without_its_stored_state() {
     harness.apply(RUN, &(ONE_GATE.spec)());
     tokio::spawn((ONE_GATE.people)(harness.people()));
     let life = harness.begin(OPERATOR);
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     harness.pass(UNTIL_STORED).await;
     let events: Vec<_> = harness.receivers().arrived().iter().map(|arrival| arrival.notice.event).collect();
     assert_eq!(events, [NoticeEvent::Asked, NoticeEvent::Taken, NoticeEvent::Ended]);

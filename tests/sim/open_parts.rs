@@ -60,8 +60,8 @@ async fn a_forged_journal_is_reported_once_and_stops_no_other_run() {
         let asked = |run: &str| harness.workflow(run)["status"]["pending"][0].as_str().unwrap().to_owned();
         let (approval, other) = (asked(RUN), asked("another"));
         harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["steps"] = shape.clone());
-        harness.people().votes("alice", &approval, verdict("Approve"));
-        harness.people().votes("alice", &other, verdict("Approve"));
+        harness.people().vote("alice", &approval, verdict("Approve"));
+        harness.people().vote("alice", &other, verdict("Approve"));
         harness.pass(3600).await;
         assert_eq!(harness.workflow("another")["status"]["phase"], "Succeeded", "{what}");
         assert_eq!(harness.world.effects().len(), 0, "{what}: {}", harness.server.story());
@@ -89,7 +89,7 @@ async fn a_forged_journal_is_reported_once_and_stops_no_other_run() {
             harness
                 .server
                 .edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["steps"] = before["steps"].clone());
-            assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{what}");
+            assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{what}");
             assert_eq!(harness.world.effects().len(), 1, "{what}: {}", harness.server.story());
         }
         life.crash().await;

@@ -35,12 +35,12 @@ async fn voted(rules: Option<i32>) -> (Harness, Life) {
     let harness = Harness::new();
     harness.apply(RUN, &payment());
     let life = harness.begin(OPERATOR);
-    let asked = harness.people().asked("review").await;
+    let asked = harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     assert_eq!(harness.workflow(RUN)["status"]["rules"], RULES, "the number is pinned at acceptance");
     life.crash().await;
     set_rules(&harness, rules);
-    harness.people().votes("alice", &asked, verdict("Approve"));
+    harness.people().vote("alice", &asked, verdict("Approve"));
     let life = harness.begin(OPERATOR);
     (harness, life)
 }
@@ -75,7 +75,7 @@ async fn a_run_of_other_rules_is_held_and_its_vote_is_not_counted() {
         // The operator of these rules counts the vote, although the deadline has passed since.
         set_rules(&harness, Some(RULES));
         let life = harness.begin(OPERATOR);
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
         assert!(!is_held(&harness));
         assert_eq!(harness.approval()["status"]["outcome"]["source"], "Human");
         assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
@@ -86,7 +86,7 @@ async fn a_run_of_other_rules_is_held_and_its_vote_is_not_counted() {
 #[tokio::test(start_paused = true)]
 async fn a_run_of_these_rules_goes_on_when_its_operator_is_replaced() {
     let (harness, life) = voted(Some(RULES)).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
     assert_eq!((harness.events("Held").len(), harness.world.effects().len()), (0, 1));
     life.crash().await;
 }
@@ -99,16 +99,16 @@ async fn a_run_of_other_rules_can_be_suspended_cancelled_and_deleted() {
         assert!(is_held(&harness), "{end}");
         match end {
             "suspend" => {
-                harness.people().sets(RUN, "suspend", true);
-                harness.reaches(RUN, "Suspended").await;
-                harness.people().sets(RUN, "suspend", false);
-                harness.reaches(RUN, "Waiting").await;
+                harness.people().set_field(RUN, "suspend", true);
+                harness.wait_for_phase(RUN, "Suspended").await;
+                harness.people().set_field(RUN, "suspend", false);
+                harness.wait_for_phase(RUN, "Waiting").await;
                 harness.pass(3600).await;
                 assert!(is_held(&harness) && harness.approval()["status"]["outcome"].is_null());
             }
             "cancel" => {
-                harness.people().sets(RUN, "cancel", true);
-                assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+                harness.people().set_field(RUN, "cancel", true);
+                assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
                 harness.pass(10).await;
                 assert!(!is_held(&harness));
                 assert_eq!(harness.approval()["status"]["outcome"]["phase"], "Cancelled");

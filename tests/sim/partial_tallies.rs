@@ -35,7 +35,7 @@ async fn votes_within_a_second_are_shown_with_two_writes() {
     harness.pass(1).await;
     let approval = name(&harness.approval());
     for n in 0..10 {
-        harness.people().votes(&format!("voter-{n}"), &approval, verdict("Approve"));
+        harness.people().vote(&format!("voter-{n}"), &approval, verdict("Approve"));
         pass(&harness, 20).await;
         assert!(harness.approval()["status"]["tally"]["have"].as_i64() >= Some(1), "the first is told at once");
     }
@@ -51,7 +51,7 @@ async fn a_decision_does_not_wait_for_the_next_tally() {
     harness.pass(1).await;
     let approval = name(&harness.approval());
     for n in 0..20 {
-        harness.people().votes(&format!("voter-{n}"), &approval, verdict("Approve"));
+        harness.people().vote(&format!("voter-{n}"), &approval, verdict("Approve"));
         pass(&harness, 10).await;
     }
     pass(&harness, 100).await;

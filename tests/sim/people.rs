@@ -21,7 +21,7 @@ impl People {
     }
 
     /// Waits until the gate of this path asks, and returns the name of its Approval.
-    pub async fn asked(&self, path: &str) -> String {
+    pub async fn wait_for_gate(&self, path: &str) -> String {
         let open = |harness: &Harness| {
             let approvals = harness.approvals();
             // A gate that asked late may have ended in the same moment.
@@ -36,35 +36,35 @@ impl People {
     }
 
     /// Waits until the gate of this path asks, and returns the name of its Approval; `None` if the run ends first.
-    pub async fn asked_before_the_end(&self, workflow: &str, path: &str) -> Option<String> {
+    pub async fn wait_for_gate_or_end(&self, workflow: &str, path: &str) -> Option<String> {
         tokio::select! {
             biased;
-            approval = self.asked(path) => Some(approval),
-            _ = self.harness.ended(workflow) => None,
+            approval = self.wait_for_gate(path) => Some(approval),
+            _ = self.harness.wait_for_end(workflow) => None,
         }
     }
 
     /// Decides a gate, this many seconds after it asked. A gate that asked late asks again, and is decided then.
-    pub async fn decides(&self, user: &str, path: &str, seconds: u64, decision: Value) {
+    pub async fn decide(&self, user: &str, path: &str, seconds: u64, decision: Value) {
         let (gate, mut visit) = visit(path);
-        let mut approval = self.asked(path).await;
+        let mut approval = self.wait_for_gate(path).await;
         self.pass(seconds).await;
         while self.harness.approvals().iter().any(|object| name(object) == approval && was_asked_late(object)) {
             visit += 1;
-            approval = self.asked(&format!("{gate}#{visit}")).await;
+            approval = self.wait_for_gate(&format!("{gate}#{visit}")).await;
             self.pass(seconds).await;
         }
-        self.votes(user, &approval, decision);
+        self.vote(user, &approval, decision);
     }
 
     /// Writes a decision into an Approval, whatever its state.
-    pub fn votes(&self, user: &str, approval: &str, decision: Value) {
+    pub fn vote(&self, user: &str, approval: &str, decision: Value) {
         // An Approval that was deleted accepts no votes any more.
         let _ = self.harness.server.as_person(user).decides(NAMESPACE, approval, decision);
     }
 
     /// Edits the spec of a Workflow.
-    pub fn sets(&self, workflow: &str, field: &str, value: impl Into<Value>) {
+    pub fn set_field(&self, workflow: &str, field: &str, value: impl Into<Value>) {
         let value = value.into();
         let edited =
             self.harness.server.edit(&workflows(), NAMESPACE, workflow, |object| object["spec"][field] = value);

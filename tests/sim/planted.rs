@@ -24,7 +24,7 @@ fn pays_twice(harness: &Harness) {
 
 async fn waits(harness: &Harness) -> Life {
     let life = harness.begin(OPERATOR);
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     life
 }
@@ -90,8 +90,8 @@ async fn a_planted_blob_neither_stops_a_run_nor_replaces_its_value() {
                 assert!(harness.server.remove(&blobs(), NAMESPACE, named(&blob)));
             }
             let life = harness.begin(OPERATOR);
-            harness.people().decides("alice", "review", 60, verdict("Approve")).await;
-            assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+            harness.people().decide("alice", "review", 60, verdict("Approve")).await;
+            assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
             assert_eq!(harness.world.effects().len(), 2, "{}", harness.server.story());
             life.crash().await;
         }
@@ -108,8 +108,8 @@ async fn a_planted_event_hides_no_event_of_a_run() {
             harness.server.insert(theirs.clone()).unwrap();
         }
         let life = waits(&harness).await;
-        harness.people().decides("alice", "review", 60, verdict("Approve")).await;
-        harness.ended(RUN).await;
+        harness.people().decide("alice", "review", 60, verdict("Approve")).await;
+        harness.wait_for_end(RUN).await;
         harness.pass(60).await;
         life.crash().await;
         harness.server.values(&events, Some(NAMESPACE))
@@ -148,8 +148,8 @@ async fn a_value_under_another_name_is_stored_again_after_a_crash() {
     // The first write meets the other object, the second stores the value; the status that names it is never written.
     harness.server.fault(On::writes_of(OPERATOR).only(written).nth(2), Fault::Crash(Crash::Applied));
     let story = async {
-        harness.people().decides("alice", "review", 60, verdict("Approve")).await;
-        harness.ended(RUN).await
+        harness.people().decide("alice", "review", 60, verdict("Approve")).await;
+        harness.wait_for_end(RUN).await
     };
     let (ended, deaths) = harness.keep_alive(&[OPERATOR], story).await;
     assert_eq!((deaths, &ended["status"]["phase"]), (1, &json!("Succeeded")), "{}", harness.server.story());
@@ -178,8 +178,8 @@ async fn a_run_continues_once_a_name_for_its_value_is_free() {
 
     assert!(harness.server.remove(&blobs(), NAMESPACE, named(&blob)));
     harness.pass(700).await;
-    harness.people().decides("alice", "review", 60, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    harness.people().decide("alice", "review", 60, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(harness.condition("ValueUnavailable"), Default::default());
     assert_eq!(harness.world.effects().len(), 2, "{}", harness.server.story());
     life.crash().await;

@@ -92,11 +92,11 @@ fn is_about_call(entry: &Entry) -> bool {
 async fn a_decision_costs_six_reads() {
     let (harness, operator) = guarded().await;
     let life = harness.begin(&operator);
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     let before = harness.server.log().len();
-    harness.people().votes("alice", &approval, verdict("Approve"));
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    harness.people().vote("alice", &approval, verdict("Approve"));
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
     harness.pass(600).await;
     let reads = reads(&harness, &operator, before);
     let (lists, gets): (Vec<_>, Vec<_>) = reads.iter().partition(|entry| entry.verb == Verb::List);
@@ -119,8 +119,8 @@ async fn a_decision_costs_six_reads() {
 
 /// Decides the gate of a run, and waits for its end, so that the whole question has just been answered.
 async fn decided(harness: &Harness, run: &str, approval: &str) {
-    harness.people().votes("alice", approval, verdict("Approve"));
-    assert_eq!(harness.ended(run).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    harness.people().vote("alice", approval, verdict("Approve"));
+    assert_eq!(harness.wait_for_end(run).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,7 +237,7 @@ async fn a_watch_event_during_a_short_question_voids_its_answer() {
         |request: &Request| request.verb == Verb::Get && request.resource.plural == "validatingadmissionpolicies";
     harness.server.fault(On::requests_of(&operator).only(is_short), Fault::SlowResponse(Duration::from_secs(5)));
     let before = harness.server.log().len();
-    harness.people().votes("alice", &second, verdict("Approve"));
+    harness.people().vote("alice", &second, verdict("Approve"));
     harness.server.until_all(|_| reads(&harness, &operator, before).iter().any(|entry| is_short(entry))).await;
     lifted(&harness.server, "ValidatingAdmissionPolicyBinding", "signoff-blobs", || {});
     harness.pass(60).await;
@@ -289,10 +289,10 @@ async fn sixteen_decisions_at_once_share_two_questions() {
     harness.pass(10).await;
     let before = harness.server.log().len();
     for gate in &gates {
-        harness.people().votes("alice", gate, verdict("Approve"));
+        harness.people().vote("alice", gate, verdict("Approve"));
     }
     for run in &runs {
-        assert_eq!(harness.ended(run).await["status"]["phase"], "Succeeded");
+        assert_eq!(harness.wait_for_end(run).await["status"]["phase"], "Succeeded");
     }
     harness.pass(60).await;
     let reads = reads(&harness, &operator, before);
@@ -314,7 +314,7 @@ async fn at_most_one_question_is_in_flight_and_its_answer_serves_no_later_decisi
     let before = harness.server.log().len();
     let questions =
         |harness: &Harness| reads(harness, &operator, before).iter().filter(|entry| bindings(entry)).count();
-    harness.people().votes("alice", &first, verdict("Approve"));
+    harness.people().vote("alice", &first, verdict("Approve"));
     harness.server.until_all(|_| questions(&harness) == 1).await;
     // The answer to the question is in flight: all policies are as shipped.
     harness.pass(1).await;
@@ -398,7 +398,7 @@ async fn forges_at_every_point(follows: bool) -> usize {
             };
             harness.server.fault(on, Fault::before(hook));
         }
-        harness.people().votes("alice", &honest, verdict("Approve"));
+        harness.people().vote("alice", &honest, verdict("Approve"));
         harness.pass(60).await;
         if !struck.load(Ordering::Relaxed) {
             life.crash().await;
@@ -408,8 +408,8 @@ async fn forges_at_every_point(follows: bool) -> usize {
         harness.pass(60).await;
         let first = harness.server.value(&approvals(), NAMESPACE, &target).unwrap();
         assert_eq!(first["status"]["phase"], "Superseded", "point {point}:\n{}", harness.server.story());
-        harness.people().decides("alice", "review#2", 10, verdict("Reject")).await;
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Rejected", "{point}:\n{}", harness.server.story());
+        harness.people().decide("alice", "review#2", 10, verdict("Reject")).await;
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Rejected", "{point}:\n{}", harness.server.story());
         harness.pass(60).await;
         let written = written.lock().unwrap().clone();
         assert!(written.len() >= 2, "point {point}: its end and that of its run are written: {written:?}");
@@ -431,7 +431,7 @@ async fn a_decision_that_changes_between_question_and_write_does_not_count() {
     for point in 1..=8 {
         let (harness, operator) = guarded().await;
         let life = harness.begin(&operator);
-        let approval = harness.people().asked("review").await;
+        let approval = harness.people().wait_for_gate("review").await;
         harness.pass(10).await;
         blind(&harness, &operator);
         let target = approval.clone();
@@ -442,7 +442,7 @@ async fn a_decision_that_changes_between_question_and_write_does_not_count() {
             server.edit(&approvals(), NAMESPACE, &target, flip).unwrap();
         };
         harness.server.fault(on, Fault::before(rejects_become_approvals));
-        harness.people().votes("alice", &approval, verdict("Reject"));
+        harness.people().vote("alice", &approval, verdict("Reject"));
         harness.pass(60).await;
         harness.server.release_events(&operator);
         harness.pass(600).await;
@@ -462,7 +462,7 @@ async fn an_object_without_the_label_of_the_guard_is_not_enforced() {
         for change in [Value::Null, json!({LABEL: "false"})] {
             let (harness, operator) = guarded().await;
             let life = harness.begin(&operator);
-            let approval = harness.people().asked("review").await;
+            let approval = harness.people().wait_for_gate("review").await;
             harness.pass(10).await;
             blind(&harness, &operator);
             let (resource, name) = place(&object);
@@ -470,7 +470,7 @@ async fn an_object_without_the_label_of_the_guard_is_not_enforced() {
                 harness.server.edit(&resource, "", &name, |object| object["metadata"]["labels"] = labels)
             };
             set(change.clone()).unwrap();
-            harness.people().votes("alice", &approval, verdict("Approve"));
+            harness.people().vote("alice", &approval, verdict("Approve"));
             // No watch event comes: the question finds the policy missing, and a read then says why.
             harness.pass(60).await;
             let undecided = harness.server.value(&approvals(), NAMESPACE, &approval).unwrap();
@@ -481,8 +481,8 @@ async fn an_object_without_the_label_of_the_guard_is_not_enforced() {
             assert!(said.contains(LABEL) && said.contains(&name), "{said}");
             set(object["metadata"]["labels"].clone()).unwrap();
             harness.server.release_events(&operator);
-            harness.people().decides("bob", "review#2", 30, verdict("Approve")).await;
-            assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{name}");
+            harness.people().decide("bob", "review#2", 30, verdict("Approve")).await;
+            assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{name}");
             life.crash().await;
         }
     }
@@ -499,10 +499,10 @@ async fn a_question_without_an_answer_is_asked_again() {
         |request: &Request| request.resource.plural == "customresourcedefinitions" && request.verb == Verb::List;
     harness.server.fault(On::requests_of(&operator).only(is_crds).first(5), Fault::Reset);
     for approval in [&one, &other] {
-        harness.people().votes("alice", approval, verdict("Approve"));
+        harness.people().vote("alice", approval, verdict("Approve"));
     }
     for run in [RUN, OTHER] {
-        assert_eq!(harness.ended(run).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+        assert_eq!(harness.wait_for_end(run).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     }
     let log = harness.server.log();
     let first_write = log.iter().position(|e| e.resource == approvals() && e.subresource.is_some() && e.verb.writes());

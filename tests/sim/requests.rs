@@ -12,7 +12,7 @@ use crate::{
 
 async fn until_asked(harness: &Harness) {
     harness.apply(RUN, &(ONE_GATE.spec)());
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(1).await;
 }
 
@@ -22,7 +22,7 @@ async fn one_gate_costs_at_most_four_state_writes_and_three_events() {
     let _life = harness.begin(OPERATOR);
     until_asked(&harness).await;
     (ONE_GATE.people)(harness.people()).await;
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     harness.pass(3600).await;
     let events = |entry: &Entry| entry.verb.writes() && entry.resource.plural == "events";
     let (states, events) = (harness.server.count(Entry::is_state_write), harness.server.count(events));
@@ -37,7 +37,7 @@ async fn a_gate_reports_unknown_channels_with_one_more_write() {
     let _life = harness.begin(OPERATOR);
     let review = gate("review", json!({"notify": ["finance", "mail"]}));
     harness.apply(RUN, &chain(json!([set("draft", "42 EUR"), review, set("send", "x")])));
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     let notified = |approval: &Value| {
         let mut conditions = approval["status"]["conditions"].as_array().into_iter().flatten();
@@ -49,8 +49,8 @@ async fn a_gate_reports_unknown_channels_with_one_more_write() {
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("UnknownChannel")));
     let message = condition["message"].as_str().unwrap();
     assert!(message.contains("channel finance: ") && message.contains("channel mail: "), "{message}");
-    harness.people().decides("alice", "review", 60, verdict("Approve")).await;
-    harness.ended(RUN).await;
+    harness.people().decide("alice", "review", 60, verdict("Approve")).await;
+    harness.wait_for_end(RUN).await;
     harness.pass(3600).await;
     assert_eq!(notified(&harness.approvals().remove(0)), None, "it is decided");
     let states = harness.server.count(Entry::is_state_write);
@@ -63,7 +63,7 @@ async fn state_writes_and_events_send_and_fetch_no_more_than_they_need() {
     let _life = harness.begin(OPERATOR);
     until_asked(&harness).await;
     (ONE_GATE.people)(harness.people()).await;
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     harness.pass(60).await;
     let writes = harness.operators_writes();
     let (states, others): (Vec<_>, Vec<_>) = writes.iter().partition(|entry| entry.subresource.is_some());
@@ -120,7 +120,7 @@ async fn a_container_costs_seven_requests() {
     let _life = harness.begin_and_settle(OPERATOR).await;
     let before = harness.server.log().len();
     harness.apply(RUN, &chain(json!([pod("build", json!({}))])));
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     harness.pass(3600).await;
     let log = harness.server.log();
     let asked: Vec<_> = log[before..]

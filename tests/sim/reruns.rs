@@ -26,7 +26,7 @@ fn rerun_of(harness: &Harness, name: &str, requesters: &[&str]) -> Value {
 /// Plays a run of dana to its end.
 async fn first_run(harness: &Harness) {
     harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,7 +46,7 @@ async fn a_rerun_with_a_wrong_requester_is_refused() {
         ("itself", json!({"name": "itself", "uid": "0", "requesters": ["bob"]}), "no Workflow itself with the uid"),
     ] {
         harness.apply(name, &repeats("mallory", said));
-        let run = harness.ended(name).await;
+        let run = harness.wait_for_end(name).await;
         let accepted = list(&run["status"]["conditions"]).find(|one| one["type"] == "Accepted").unwrap();
         assert_eq!((&accepted["status"], &accepted["reason"]), (&json!("False"), &json!("Invalid")), "{run:#}");
         let message = accepted["message"].as_str().unwrap();
@@ -55,7 +55,7 @@ async fn a_rerun_with_a_wrong_requester_is_refused() {
     }
     // A run that was refused lends its list to none.
     harness.apply("second", &repeats("mallory", rerun_of(&harness, "bob", &["bob"])));
-    let run = harness.ended("second").await;
+    let run = harness.wait_for_end("second").await;
     assert!(run["status"]["message"].as_str().unwrap().contains("names bob, and was not accepted"), "{run:#}");
     assert_eq!((harness.approvals().len(), harness.world.effects().len()), (0, 1), "{}", harness.server.story());
     life.crash().await;
@@ -85,8 +85,8 @@ async fn a_rerun_names_the_requesters_of_all_earlier_runs() {
         assert_eq!(asked["spec"]["request"]["gate"]["path"], gate);
         // A verified run is not read again: the repeated run can be deleted.
         harness.server.remove(&crate::harness::workflows(), crate::harness::NAMESPACE, of);
-        harness.people().votes("alice", asked["metadata"]["name"].as_str().unwrap(), verdict("Approve"));
-        assert_eq!(harness.ended(name).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+        harness.people().vote("alice", asked["metadata"]["name"].as_str().unwrap(), verdict("Approve"));
+        assert_eq!(harness.wait_for_end(name).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     }
     assert_eq!(harness.world.effects().len(), 4, "{}", harness.server.story());
     life.crash().await;
@@ -102,9 +102,9 @@ async fn a_rerun_of_a_run_from_a_backup_is_accepted() {
     harness.apply(RUN, &copy);
     harness.apply("again", &repeats("carol", rerun_of(&harness, RUN, &["dana", "erin"])));
     harness.apply("forged", &repeats("carol", rerun_of(&harness, RUN, &["dana", "bob"])));
-    harness.people().decides("alice", "review", 60, verdict("Approve")).await;
-    assert_eq!(harness.ended("again").await["status"]["phase"], "Succeeded", "{}", harness.server.story());
-    assert_eq!(harness.ended("forged").await["status"]["phase"], "Failed");
+    harness.people().decide("alice", "review", 60, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end("again").await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end("forged").await["status"]["phase"], "Failed");
     assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
     life.crash().await;
 }

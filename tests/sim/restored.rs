@@ -26,7 +26,7 @@ async fn a_restored_run_opens_no_record_for_any_value_of_suspend() {
     let harness = Harness::new();
     harness.apply(RUN, &payment(true));
     for suspend in [json!(null), json!(true), json!(false)] {
-        harness.people().sets(RUN, "suspend", suspend.clone());
+        harness.people().set_field(RUN, "suspend", suspend.clone());
         let life = harness.begin(OPERATOR);
         harness.pass(3600).await;
         let run = harness.workflow(RUN);
@@ -48,8 +48,8 @@ async fn a_restored_run_ends_when_it_is_cancelled() {
         harness.apply(RUN, &payment(restored));
         let life = harness.begin(OPERATOR);
         harness.pass(600).await;
-        harness.people().sets(RUN, "cancel", true);
-        let ended = harness.ended(RUN).await;
+        harness.people().set_field(RUN, "cancel", true);
+        let ended = harness.wait_for_end(RUN).await;
         let (phase, effects) = if restored { ("Cancelled", 0) } else { ("Succeeded", 2) };
         assert_eq!(ended["status"]["phase"], phase, "{ended:#}");
         assert_eq!(harness.world.effects().len(), effects, "{}", harness.server.story());
@@ -63,7 +63,7 @@ async fn half_done() -> Harness {
     let harness = Harness::new();
     harness.apply(RUN, &payment(false));
     let life = harness.begin(OPERATOR);
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     life.crash().await;
     assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
     harness
@@ -88,8 +88,8 @@ async fn a_run_that_is_created_with_the_status_of_an_older_object_never_continue
         let message = run["status"]["message"].as_str().unwrap();
         assert!(message.contains("status.startedAt is before its creation"), "{message}");
         if cancel {
-            harness.people().sets(RUN, "cancel", true);
-            assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+            harness.people().set_field(RUN, "cancel", true);
+            assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
             harness.pass(600).await;
         }
         let asked = harness.approvals().into_iter().filter(|one| one["status"]["outcome"].is_null()).count();
@@ -106,8 +106,8 @@ async fn a_run_whose_status_began_seconds_before_it_continues() {
         let created: jiff::Timestamp = run["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
         run["status"]["startedAt"] = json!((created - jiff::SignedDuration::from_secs(4)).to_string());
     });
-    harness.people().decides("alice", "review", 10, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    harness.people().decide("alice", "review", 10, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(harness.world.effects().len(), 2, "{}", harness.server.story());
     assert_eq!(harness.condition("Restored"), Default::default());
     life.crash().await;

@@ -17,7 +17,7 @@ fn payment() -> Value {
 
 async fn asked(harness: &Harness) -> String {
     harness.apply(RUN, &payment());
-    harness.people().asked("review").await
+    harness.people().wait_for_gate("review").await
 }
 
 #[tokio::test(start_paused = true)]
@@ -29,10 +29,10 @@ async fn a_cancelled_run_never_executes_after_a_late_approval() {
         let _life = harness.begin(OPERATOR);
         let approval = asked(&harness).await;
         harness.pass(10).await;
-        harness.people().sets(RUN, "cancel", true);
+        harness.people().set_field(RUN, "cancel", true);
         harness.server.clock().pass(std::time::Duration::from_millis(milliseconds)).await;
-        harness.people().votes("alice", &approval, verdict("Approve"));
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+        harness.people().vote("alice", &approval, verdict("Approve"));
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
         harness.pass(3600).await;
         assert_eq!(harness.world.effects().len(), 0, "{milliseconds} ms:\n{}", harness.server.story());
         assert!(harness.approval()["status"]["outcome"].is_object(), "it may not stay open");
@@ -49,7 +49,7 @@ async fn the_approval_of_a_deleted_run_is_cancelled_before_garbage_collection() 
     assert!(harness.server.remove(&workflows(), NAMESPACE, RUN));
     harness.pass(10).await;
     assert_eq!(harness.approval()["status"]["phase"], "Cancelled", "{}", harness.server.story());
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.people().vote("alice", &approval, verdict("Approve"));
     harness.pass(10).await;
     assert_eq!(harness.approval()["status"]["phase"], "Cancelled");
     assert_eq!(harness.server.collect_garbage(), 1);
@@ -69,7 +69,7 @@ async fn a_recreated_run_never_uses_the_approval_of_the_deleted_run() {
             life.crash().await;
             life = harness.begin("nobody");
         }
-        harness.people().votes("alice", &old, verdict("Approve"));
+        harness.people().vote("alice", &old, verdict("Approve"));
         harness.server.remove(&workflows(), NAMESPACE, RUN);
         harness.apply(RUN, &payment());
         if !operator_lives {
@@ -77,12 +77,12 @@ async fn a_recreated_run_never_uses_the_approval_of_the_deleted_run() {
             life = harness.begin(OPERATOR);
         }
         harness.pass(60).await;
-        let new = harness.people().asked("review").await;
+        let new = harness.people().wait_for_gate("review").await;
         assert_ne!(old, new, "the uid is in the digest, and the digest in the name");
         assert_eq!(harness.workflow(RUN)["status"]["pending"], json!([new]), "{}", harness.server.story());
         assert_eq!(harness.world.effects().len(), 0, "that approval was for another run");
-        harness.people().votes("alice", &new, verdict("Approve"));
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        harness.people().vote("alice", &new, verdict("Approve"));
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
         assert_eq!(harness.world.effects().len(), 1);
         life.crash().await;
     }
@@ -98,7 +98,7 @@ async fn an_approval_that_was_deleted_is_asked_again_and_its_vote_is_not_assumed
         let asked = harness.approval();
         if !operator_lives {
             life.crash().await;
-            harness.people().votes("alice", &approval, verdict("Approve"));
+            harness.people().vote("alice", &approval, verdict("Approve"));
             life = harness.begin("nobody");
         }
         assert!(harness.server.remove(&approvals(), NAMESPACE, &approval));
@@ -125,8 +125,8 @@ async fn an_approval_that_was_deleted_is_asked_again_and_its_vote_is_not_assumed
         assert_ne!(again["metadata"]["uid"], asked["metadata"]["uid"]);
         assert_eq!(again["spec"]["decisions"].as_object().map_or(0, serde_json::Map::len), 0);
         assert_eq!(harness.world.effects().len(), 0);
-        harness.people().votes("bob", &name(again), verdict("Approve"));
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        harness.people().vote("bob", &name(again), verdict("Approve"));
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
         life.crash().await;
     }
 }
@@ -144,16 +144,16 @@ async fn a_suspended_run_starts_nothing_until_it_is_resumed() {
     }
     assert_eq!(harness.approvals().len(), 0);
     let life = harness.begin(OPERATOR);
-    harness.people().sets(RUN, "suspend", false);
-    let approval = harness.people().asked("review").await;
-    harness.people().sets(RUN, "suspend", true);
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.people().set_field(RUN, "suspend", false);
+    let approval = harness.people().wait_for_gate("review").await;
+    harness.people().set_field(RUN, "suspend", true);
+    harness.people().vote("alice", &approval, verdict("Approve"));
     harness.pass(3600).await;
     assert_eq!(harness.workflow(RUN)["status"]["phase"], "Suspended");
     assert_eq!(harness.approval()["status"]["phase"], "Approved", "gates stay decidable");
     assert_eq!(harness.world.effects().len(), 0);
-    harness.people().sets(RUN, "suspend", false);
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    harness.people().set_field(RUN, "suspend", false);
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
     life.crash().await;
 }
 
@@ -165,7 +165,7 @@ async fn a_finished_run_is_deleted_at_the_instant_its_time_is_over() {
         spec["ttlAfterFinished"] = json!("1h");
         harness.apply(RUN, &spec);
         let mut life = harness.begin(OPERATOR);
-        harness.ended(RUN).await;
+        harness.wait_for_end(RUN).await;
         let finished = harness.server.clock().now();
         if !operator_lives {
             harness.pass(1800).await;
@@ -194,9 +194,9 @@ async fn the_active_deadline_counts_work_and_no_human_time() {
         }
         harness.apply(RUN, &spec);
         let life = harness.begin(OPERATOR);
-        harness.people().decides("alice", "review", 20 * 3600, verdict("Approve")).await;
+        harness.people().decide("alice", "review", 20 * 3600, verdict("Approve")).await;
         let decided = harness.server.clock().now();
-        let ended = harness.ended(RUN).await;
+        let ended = harness.wait_for_end(RUN).await;
         let took = harness.server.clock().now().duration_since(decided).as_secs();
         life.crash().await;
         (ended["status"]["phase"].clone(), ended["status"]["message"].clone(), took)

@@ -45,7 +45,7 @@ pub async fn play(scenario: &Scenario, settings: PlaySettings, disturb: impl FnO
     disturb(&harness);
     let people = (scenario.people)(harness.people());
     let until_quiet = async {
-        tokio::join!(people, harness.ended(RUN));
+        tokio::join!(people, harness.wait_for_end(RUN));
         harness.server.clock().pass(QUIET).await;
     };
     let ((), deaths) = harness.keep_alive(settings.actors, until_quiet).await;

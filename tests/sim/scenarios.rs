@@ -74,7 +74,7 @@ fn nobody(_: People) -> BoxFuture<'static, ()> {
 }
 
 fn alice_approves(people: People) -> BoxFuture<'static, ()> {
-    async move { people.decides("alice", "review", 60, json!({"verdict": "Approve", "reason": "checked"})).await }
+    async move { people.decide("alice", "review", 60, json!({"verdict": "Approve", "reason": "checked"})).await }
         .boxed()
 }
 
@@ -140,8 +140,8 @@ pub const DEFERRED: Scenario = Scenario {
     },
     people: |people| {
         async move {
-            people.decides("alice", "review", 30, json!({"verdict": "Defer", "guidance": "politer"})).await;
-            people.decides("bob", "review#2", 30, verdict("Approve")).await;
+            people.decide("alice", "review", 30, json!({"verdict": "Defer", "guidance": "politer"})).await;
+            people.decide("bob", "review#2", 30, verdict("Approve")).await;
         }
         .boxed()
     },
@@ -157,9 +157,9 @@ pub const RETRIED: Scenario = Scenario {
     world: |_| {},
     people: |people| {
         async move {
-            people.decides("alice", "review", 30, verdict("Retry")).await;
+            people.decide("alice", "review", 30, verdict("Retry")).await;
             people
-                .decides("alice", "review#2", 30, json!({"verdict": "Respond", "response": "{{ not.a.template }}"}))
+                .decide("alice", "review#2", 30, json!({"verdict": "Respond", "response": "{{ not.a.template }}"}))
                 .await;
         }
         .boxed()
@@ -180,9 +180,9 @@ pub const TWO_GATES: Scenario = Scenario {
     world: |_| {},
     people: |people| {
         async move {
-            people.decides("bob", "first", 20, verdict("Approve")).await;
-            people.decides("alice", "first", 20, verdict("Approve")).await;
-            people.decides("alice", "second", 20, json!({"verdict": "Modify", "parameters": {"response": "40"}})).await;
+            people.decide("bob", "first", 20, verdict("Approve")).await;
+            people.decide("alice", "first", 20, verdict("Approve")).await;
+            people.decide("alice", "second", 20, json!({"verdict": "Modify", "parameters": {"response": "40"}})).await;
         }
         .boxed()
     },
@@ -227,7 +227,7 @@ pub const TIMEOUTS: Scenario = Scenario {
         ]))
     },
     world: |_| {},
-    people: |people| async move { people.decides("carol", "escalate", 400, verdict("Approve")).await }.boxed(),
+    people: |people| async move { people.decide("carol", "escalate", 400, verdict("Approve")).await }.boxed(),
 };
 
 /// Values that do not fit into the journal, from a model and from a person.
@@ -243,7 +243,7 @@ pub const LARGE: Scenario = Scenario {
     world: |world| world.answers("refund/draft", Answer::value("ä".repeat(3000)).after(Duration::from_secs(1))),
     people: |people| {
         let parameters = json!({"response": "ö".repeat(2000)});
-        async move { people.decides("alice", "review", 60, json!({"verdict": "Modify", "parameters": parameters})).await }.boxed()
+        async move { people.decide("alice", "review", 60, json!({"verdict": "Modify", "parameters": parameters})).await }.boxed()
     },
 };
 
@@ -254,11 +254,11 @@ pub const CANCELLED: Scenario = Scenario {
     world: |_| {},
     people: |people| {
         async move {
-            let approval = people.asked("review").await;
+            let approval = people.wait_for_gate("review").await;
             people.pass(60).await;
-            people.sets(RUN, "cancel", true);
+            people.set_field(RUN, "cancel", true);
             people.pass(30).await;
-            people.votes("alice", &approval, verdict("Approve"));
+            people.vote("alice", &approval, verdict("Approve"));
         }
         .boxed()
     },
@@ -277,11 +277,11 @@ pub const SUSPENDED: Scenario = Scenario {
     world: |_| {},
     people: |people| {
         async move {
-            people.asked("review").await;
-            people.sets(RUN, "suspend", true);
-            people.decides("alice", "review", 60, verdict("Approve")).await;
+            people.wait_for_gate("review").await;
+            people.set_field(RUN, "suspend", true);
+            people.decide("alice", "review", 60, verdict("Approve")).await;
             people.pass(300).await;
-            people.sets(RUN, "suspend", false);
+            people.set_field(RUN, "suspend", false);
         }
         .boxed()
     },
@@ -312,8 +312,8 @@ pub const PODS: Scenario = Scenario {
     people: |people| {
         async move {
             // After an unknown end of its first container the run fails before the gate.
-            if people.asked_before_the_end(RUN, "review").await.is_some() {
-                people.decides("alice", "review", 60, json!({"verdict": "Approve", "reason": "checked"})).await;
+            if people.wait_for_gate_or_end(RUN, "review").await.is_some() {
+                people.decide("alice", "review", 60, json!({"verdict": "Approve", "reason": "checked"})).await;
             }
         }
         .boxed()
@@ -363,8 +363,8 @@ pub const CALLS: Scenario = Scenario {
     },
     people: |people| {
         async move {
-            people.decides("alice", "handle/.turn-1/.call-3/.gate", 30, verdict("Approve")).await;
-            people.decides("bob", "handle/.turn-1/.call-2/.gate", 60, verdict("Approve")).await;
+            people.decide("alice", "handle/.turn-1/.call-3/.gate", 30, verdict("Approve")).await;
+            people.decide("bob", "handle/.turn-1/.call-2/.gate", 60, verdict("Approve")).await;
         }
         .boxed()
     },

@@ -105,9 +105,9 @@ const AGENT: Scenario = Scenario {
     },
     people: |people| {
         async move {
-            people.decides("alice", FIRST_GATE, 30, verdict("Approve")).await;
-            if people.asked_before_the_end(RUN, SECOND_GATE).await.is_some() {
-                people.decides("bob", SECOND_GATE, 60, verdict("Approve")).await;
+            people.decide("alice", FIRST_GATE, 30, verdict("Approve")).await;
+            if people.wait_for_gate_or_end(RUN, SECOND_GATE).await.is_some() {
+                people.decide("bob", SECOND_GATE, 60, verdict("Approve")).await;
             }
         }
         .boxed()
@@ -129,9 +129,9 @@ const STEP: Scenario = Scenario {
     world: |world| world.responds(changes_once),
     people: |people| {
         async move {
-            people.decides("alice", "pay/.start", 30, verdict("Approve")).await;
-            if people.asked_before_the_end(RUN, "pay/.start#2").await.is_some() {
-                people.decides("bob", "pay/.start#2", 60, verdict("Approve")).await;
+            people.decide("alice", "pay/.start", 30, verdict("Approve")).await;
+            if people.wait_for_gate_or_end(RUN, "pay/.start#2").await.is_some() {
+                people.decide("bob", "pay/.start#2", 60, verdict("Approve")).await;
             }
         }
         .boxed()
@@ -228,7 +228,7 @@ async fn a_call_that_waits_for_days_is_sent_once_after_five_crashes() {
     harness.apply(RUN, &agent_spec());
     for day in 0..5 {
         let life = harness.begin_and_settle(OPERATOR).await;
-        harness.people().asked(FIRST_GATE).await;
+        harness.people().wait_for_gate(FIRST_GATE).await;
         if day == 0 {
             harness.world.until(|world| world.times("refund/handle/.turn-1/.call-1/crm.get_customer") == 1).await;
             harness.pass(60).await;
@@ -238,8 +238,8 @@ async fn a_call_that_waits_for_days_is_sent_once_after_five_crashes() {
         assert_eq!(harness.world.effects().len(), 3, "the list, a turn and the lookup: {}", harness.server.story());
     }
     let _life = harness.begin_and_settle(OPERATOR).await;
-    harness.people().decides("alice", FIRST_GATE, 1, verdict("Approve")).await;
-    let run = harness.ended(RUN).await;
+    harness.people().decide("alice", FIRST_GATE, 1, verdict("Approve")).await;
+    let run = harness.wait_for_end(RUN).await;
     assert_eq!(run["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!((count_lists(&harness), sent_calls(&harness, "refund").len()), (1, 1));
 }
@@ -260,9 +260,9 @@ async fn a_server_whose_definition_changes_at_every_call_fails_the_step_after_fo
     let _life = harness.begin_and_settle(OPERATOR).await;
     for number in 1..=4 {
         let gate = format!("handle/.turn-{number}/.call-1/.gate");
-        harness.people().decides("alice", &gate, 1, verdict("Approve")).await;
+        harness.people().decide("alice", &gate, 1, verdict("Approve")).await;
     }
-    let run = harness.ended(RUN).await;
+    let run = harness.wait_for_end(RUN).await;
     assert_eq!(run["status"]["phase"], "Failed", "{}", harness.server.story());
     let message = run["status"]["message"].as_str().unwrap_or_default();
     assert!(message.contains("the tools of the server crm changed 4 times in this run"), "{message}");
@@ -288,14 +288,14 @@ async fn a_policys_gate_asks_again_about_a_changed_definition_after_crashes() {
         ("alice", "pay/.start#2", "release-pay#2"),
     ] {
         let life = harness.begin(OPERATOR);
-        harness.people().decides(user, gate, 10, verdict("Approve")).await;
-        harness.people().asked(next).await;
+        harness.people().decide(user, gate, 10, verdict("Approve")).await;
+        harness.people().wait_for_gate(next).await;
         life.crash().await;
     }
     assert!(sent_calls(&harness, "refund").is_empty(), "the new definition waits for both");
     let _life = harness.begin(OPERATOR);
-    harness.people().decides("boss", "release-pay#2", 10, verdict("Approve")).await;
-    let run = harness.ended(RUN).await;
+    harness.people().decide("boss", "release-pay#2", 10, verdict("Approve")).await;
+    let run = harness.wait_for_end(RUN).await;
     assert_eq!(run["status"]["outputs"], "receipt 7", "{}", harness.server.story());
     harness.pass(QUIET.as_secs()).await;
     laws::hold(&harness, RUN).unwrap_or_else(|law| panic!("{law}\n{}", harness.server.story()));

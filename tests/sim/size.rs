@@ -43,8 +43,8 @@ async fn forty_large_waiting_workflows_take_a_tenth_of_their_bytes() {
     // The runs are complete: a vote is counted, and its run goes on.
     let _life = harness.begin_and_settle(OPERATOR).await;
     let first = harness.workflow("w0")["status"]["pending"][0].as_str().unwrap().to_owned();
-    harness.people().votes("alice", &first, verdict("Approve"));
-    assert_eq!(harness.ended("w0").await["status"]["phase"], "Succeeded");
+    harness.people().vote("alice", &first, verdict("Approve"));
+    assert_eq!(harness.wait_for_end("w0").await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,13 +53,13 @@ async fn a_workflow_one_byte_too_large_is_refused_and_one_just_below_runs() {
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.apply("below", &of_bytes(512 * 1024));
     harness.apply("above", &of_bytes(512 * 1024 + 1));
-    let refused = harness.ended("above").await;
+    let refused = harness.wait_for_end("above").await;
     assert_eq!(condition(&refused, "Accepted"), ("False".to_owned(), "TooLarge".to_owned()));
     let why = refused["status"]["message"].as_str().unwrap_or_default();
     assert!(
         why.starts_with("spec: it has 524289 bytes, 524") && why.contains("the maximum is 524288; let a step"),
         "{why}"
     );
-    harness.reaches("below", "Waiting").await;
+    harness.wait_for_phase("below", "Waiting").await;
     assert_eq!(condition(&harness.workflow("below"), "Accepted").0, "True");
 }

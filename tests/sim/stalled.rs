@@ -49,7 +49,7 @@ async fn an_approval_that_a_quota_refuses_is_reported_after_a_minute() {
     assert_eq!((&events[0]["regarding"]["name"], &events[0]["type"]), (&json!(RUN), &json!("Warning")));
     assert!(events[0]["note"].as_str().unwrap().contains(QUOTA));
     // The honest twin reports nothing.
-    assert_eq!(harness.ended("twin").await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end("twin").await["status"]["phase"], "Succeeded");
     assert_eq!(condition(&harness.workflow("twin"), "Stalled").0, "");
     // It is reported once, however long it lasts.
     let writes = |harness: &Harness| harness.server.count(crate::harness::is_status_write);
@@ -60,8 +60,8 @@ async fn an_approval_that_a_quota_refuses_is_reported_after_a_minute() {
     harness.server.heal();
     harness.pass(61).await;
     assert_eq!(harness.condition("Stalled"), Default::default());
-    harness.people().decides("alice", "review", 1, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    harness.people().decide("alice", "review", 1, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +72,7 @@ async fn a_failure_of_less_than_a_minute_is_not_reported() {
     harness.apply(RUN, &(ONE_GATE.spec)());
     harness.pass(40).await;
     harness.server.heal();
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(600).await;
     assert_eq!((harness.condition("Stalled").0.as_str(), harness.events("Stalled").len()), ("", 0));
 }
@@ -112,7 +112,7 @@ async fn a_refused_status_is_reported_by_an_event_and_a_metric() {
         assert_eq!(harness.metric("signoff_stalled"), 1);
         assert_eq!(harness.condition("Stalled").0, "");
         harness.server.heal();
-        harness.people().asked("review").await;
+        harness.people().wait_for_gate("review").await;
         harness.pass(61).await;
         assert_eq!((harness.metric("signoff_stalled"), harness.condition("Stalled").0.as_str()), (0, ""));
     }
@@ -123,13 +123,13 @@ async fn a_decision_that_cannot_be_recorded_is_reported_on_its_approval() {
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.apply(RUN, &(ONE_GATE.spec)());
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     harness.pass(5).await;
     harness.server.fault(
         On::writes_of(OPERATOR).only(writes_status_of("approvals")),
         refused(500, "InternalError", "failed calling webhook \"votes.example.com\": connection refused"),
     );
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.people().vote("alice", &approval, verdict("Approve"));
     harness.pass(70).await;
     let events = harness.events("Stalled");
     assert_eq!(events.len(), 1, "{}", harness.server.story());
@@ -140,7 +140,7 @@ async fn a_decision_that_cannot_be_recorded_is_reported_on_its_approval() {
     assert!(events[0]["note"].as_str().unwrap().contains("votes.example.com"));
     assert_eq!(events[0]["regarding"]["uid"], harness.approval()["metadata"]["uid"]);
     harness.server.heal();
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +156,7 @@ async fn a_value_that_cannot_be_stored_is_reported_on_its_run() {
     assert_eq!(harness.condition("Stalled"), ("True".to_owned(), "Forbidden".to_owned()), "{}", harness.server.story());
     assert!(said(&harness.workflow(RUN)).contains("exceeded quota: values"), "{}", said(&harness.workflow(RUN)));
     harness.server.heal();
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(2).await;
     assert_eq!(harness.condition("Stalled"), Default::default());
 }
@@ -168,8 +168,8 @@ async fn a_run_that_ends_is_no_longer_stalled() {
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.apply(RUN, &(ONE_GATE.spec)());
     harness.pass(70).await;
-    harness.people().sets(RUN, "cancel", true);
-    let ended = harness.ended(RUN).await;
+    harness.people().set_field(RUN, "cancel", true);
+    let ended = harness.wait_for_end(RUN).await;
     assert_eq!((&ended["status"]["phase"], condition(&ended, "Stalled").0.as_str()), (&json!("Cancelled"), ""));
     assert_eq!(harness.server.value(&workflows(), "default", RUN).unwrap()["status"]["phase"], "Cancelled");
 }
@@ -192,6 +192,6 @@ async fn a_pod_that_a_broken_webhook_refuses_is_reported_on_its_run() {
     );
     assert_eq!(harness.events("Stalled").len(), 1);
     harness.server.heal();
-    let ended = harness.ended(RUN).await;
+    let ended = harness.wait_for_end(RUN).await;
     assert_eq!((&ended["status"]["phase"], condition(&ended, "PodsPending").0.as_str()), (&json!("Succeeded"), ""));
 }

@@ -64,21 +64,21 @@ async fn the_third_answer_that_never_ends_quarantines_its_run() {
     harness.apply(RUN, &of_model(chain(steps)));
     answer_without_end(&harness, &["one", "two", "three"]);
     let life = harness.begin(OPERATOR);
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     assert_eq!(too_costly(&harness.workflow(RUN)).len(), 2, "each fails its step");
     assert!(!is_quarantined(&harness.workflow(RUN)));
     // The next process reads the stopped evaluations from the journal.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
-    harness.people().votes("bob", &approval, verdict("Approve"));
+    harness.people().vote("bob", &approval, verdict("Approve"));
     let workflow = until_quarantined(&harness, RUN).await;
     assert_eq!(workflow["status"]["quarantine"]["failures"], 3, "{workflow:#}");
     assert!(workflow["status"]["quarantine"]["until"].is_string(), "what others wrote stops no run for good");
     assert!(message(&workflow).contains("tried again after"), "{}", message(&workflow));
     honest(&harness);
-    assert_eq!(harness.ended(HONEST).await["status"]["phase"], "Succeeded");
-    harness.people().sets(RUN, "cancel", true);
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+    assert_eq!(harness.wait_for_end(HONEST).await["status"]["phase"], "Succeeded");
+    harness.people().set_field(RUN, "cancel", true);
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn two_answers_that_never_end_fail_their_steps_and_the_run_goes_on() {
     harness.apply(RUN, &of_model(chain(json!([answers("one"), answers("two"), set("after", "on")]))));
     answer_without_end(&harness, &["one", "two"]);
     let _life = harness.begin(OPERATOR);
-    let workflow = harness.ended(RUN).await;
+    let workflow = harness.wait_for_end(RUN).await;
     assert_eq!((&workflow["status"]["phase"], too_costly(&workflow).len()), (&json!("Succeeded"), 2), "{workflow:#}");
     assert!(!is_quarantined(&workflow));
 }
@@ -99,7 +99,7 @@ async fn a_run_is_not_retried_after_its_text_was_stopped_three_times() {
     let life = harness.begin(OPERATOR);
     until_quarantined(&harness, RUN).await;
     for (failures, ttl) in [(2, "1h"), (3, "2h")] {
-        harness.people().sets(RUN, "ttlAfterFinished", ttl);
+        harness.people().set_field(RUN, "ttlAfterFinished", ttl);
         let counted = |workflow: &Value| workflow["status"]["quarantine"]["failures"] == failures;
         harness.server.until(&workflows(), NAMESPACE, RUN, counted).await;
     }
@@ -110,19 +110,19 @@ async fn a_run_is_not_retried_after_its_text_was_stopped_three_times() {
     assert!(remedies.iter().all(|remedy| message.contains(remedy)), "{message}");
     // An edited run is not evaluated at once.
     let evaluated = harness.evaluator.begun();
-    harness.people().sets(RUN, "ttlAfterFinished", "3h");
+    harness.people().set_field(RUN, "ttlAfterFinished", "3h");
     honest(&harness);
-    harness.ended(HONEST).await;
+    harness.wait_for_end(HONEST).await;
     let of_honest = harness.evaluator.begun() - evaluated;
     assert_eq!(harness.workflow(RUN)["status"]["quarantine"]["failures"], 3);
     // The next process does not evaluate the run either.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     harness.apply("second-honest", &chain(json!([set("one", "1"), set("two", "2")])));
-    harness.ended("second-honest").await;
+    harness.wait_for_end("second-honest").await;
     assert!(of_honest <= 3, "{of_honest} evaluations beside the run that is set aside");
-    harness.people().sets(RUN, "cancel", true);
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+    harness.people().set_field(RUN, "cancel", true);
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
 }
 
 #[tokio::test]
@@ -150,26 +150,26 @@ async fn votes_on_a_run_wait_after_three_that_never_end() {
         "allowUnanswered": true});
     harness.apply(RUN, &chain(json!([gate("ask", asks)])));
     let _life = harness.begin(OPERATOR);
-    let approval = harness.people().asked("ask").await;
+    let approval = harness.people().wait_for_gate("ask").await;
     let vote = || json!({"verdict": "Respond", "response": "[[endless:answer]]"});
     for user in &people[..2] {
-        harness.people().votes(user, &approval, vote());
+        harness.people().vote(user, &approval, vote());
         let invalid = |approval: &Value| approval["status"]["invalid"][user]["why"].is_string();
         harness.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
     }
-    harness.people().votes("carol", &approval, vote());
+    harness.people().vote("carol", &approval, vote());
     let stored = harness.server.until(&approvals(), NAMESPACE, &approval, is_quarantined).await;
     assert!(message(&stored).contains("tried again after"), "{stored:#}");
     // Another vote does not make the operator evaluate the votes again.
     let evaluated = harness.evaluator.begun();
-    harness.people().votes("dave", &approval, verdict("Approve"));
+    harness.people().vote("dave", &approval, verdict("Approve"));
     honest(&harness);
-    harness.ended(HONEST).await;
+    harness.wait_for_end(HONEST).await;
     let of_honest = harness.evaluator.begun() - evaluated;
     assert!(of_honest <= 3, "{of_honest} evaluations beside the votes that wait");
     assert_eq!(harness.approval()["status"]["outcome"], Value::Null);
-    harness.people().sets(RUN, "cancel", true);
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+    harness.people().set_field(RUN, "cancel", true);
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
 }
 
 #[tokio::test]
@@ -181,13 +181,13 @@ async fn votes_that_never_end_do_not_quarantine_their_run_forever() {
         "allowUnanswered": true});
     harness.apply(RUN, &chain(json!([gate("ask", asks), set("after", "[[endless:render]]")])));
     let _life = harness.begin(OPERATOR);
-    let approval = harness.people().asked("ask").await;
+    let approval = harness.people().wait_for_gate("ask").await;
     for user in ["alice", "bob"] {
-        harness.people().votes(user, &approval, json!({"verdict": "Respond", "response": "[[endless:answer]]"}));
+        harness.people().vote(user, &approval, json!({"verdict": "Respond", "response": "[[endless:answer]]"}));
         let invalid = |approval: &Value| approval["status"]["invalid"][user]["why"].is_string();
         harness.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
     }
-    harness.people().votes("carol", &approval, verdict("Approve"));
+    harness.people().vote("carol", &approval, verdict("Approve"));
     let workflow = until_quarantined(&harness, RUN).await;
     let quarantine = &workflow["status"]["quarantine"];
     assert!(quarantine["failures"] == 3 && quarantine["until"].is_string(), "{workflow:#}");
@@ -200,17 +200,17 @@ async fn an_object_that_changes_during_a_reconcile_is_observed_again() {
     let harness = Harness { evaluator: Evaluator::start(settings).unwrap(), ..Harness::new() };
     let life = harness.begin(OPERATOR);
     harness.apply(HONEST, &chain(json!([set("one", "observed: [[none:parse]]")])));
-    harness.ended(HONEST).await;
+    harness.wait_for_end(HONEST).await;
     let undisturbed = harness.evaluator.begun();
     harness.apply(RUN, &chain(json!([set("one", "observed: [[deaf:parse]]")])));
     while harness.evaluator.begun() == undisturbed {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     // Its plan is evaluated, and in that time the operator learns that it has another spec.
-    harness.people().sets(RUN, "ttlAfterFinished", "1h");
+    harness.people().set_field(RUN, "ttlAfterFinished", "1h");
     tokio::time::sleep(Duration::from_millis(300)).await;
     endless::release("observed: [[deaf");
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
     // Only the plan is evaluated again: no transition began that could not be written.
     assert_eq!(harness.evaluator.begun(), undisturbed * 2 + 1);
     life.crash().await;

@@ -24,13 +24,13 @@ async fn a_changed_spec_stops_its_run() {
         let harness = Harness::new();
         harness.apply(RUN, &payment());
         let mut life = harness.begin(OPERATOR);
-        let approval = harness.people().asked("review").await;
+        let approval = harness.people().wait_for_gate("review").await;
         harness.pass(10).await;
         if !operator_lives {
             life.crash().await;
             life = harness.begin("nobody");
         }
-        harness.people().votes("alice", &approval, verdict("Approve"));
+        harness.people().vote("alice", &approval, verdict("Approve"));
         harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
             object["spec"]["steps"][1]["http"]["body"] = json!("42000 EUR")
         });
@@ -38,7 +38,7 @@ async fn a_changed_spec_stops_its_run() {
             life.crash().await;
             life = harness.begin(OPERATOR);
         }
-        harness.ended(RUN).await;
+        harness.wait_for_end(RUN).await;
         harness.pass(3600).await;
         assert_eq!(harness.condition("Accepted"), ("False".to_owned(), "SpecTampered".to_owned()));
         assert_eq!(harness.condition("Failed").0, "True");
@@ -62,10 +62,10 @@ async fn a_run_follows_a_status_that_was_changed_in_flight() {
     });
     harness.apply(RUN, &payment());
     let life = harness.begin(OPERATOR);
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
-    harness.people().votes("alice", &approval, verdict("Approve"));
-    harness.ended(RUN).await;
+    harness.people().vote("alice", &approval, verdict("Approve"));
+    harness.wait_for_end(RUN).await;
     let run = harness.workflow(RUN);
     assert_eq!(run["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(run["status"]["startedAt"], "2120-02-20T20:20:20Z", "{}", harness.server.story());
@@ -80,7 +80,7 @@ async fn a_run_of_the_old_shape_does_nothing_and_is_reported() {
         let asked = match accepted {
             true => {
                 let life = harness.begin(OPERATOR);
-                let asked = harness.people().asked("review").await;
+                let asked = harness.people().wait_for_gate("review").await;
                 harness.pass(10).await;
                 life.crash().await;
                 Some(asked)
@@ -96,7 +96,7 @@ async fn a_run_of_the_old_shape_does_nothing_and_is_reported() {
             }
         });
         if let Some(asked) = &asked {
-            harness.people().votes("alice", asked, verdict("Approve"));
+            harness.people().vote("alice", asked, verdict("Approve"));
         }
         let before = harness.workflow(RUN);
         let written = harness.operators_writes().iter().filter(|entry| is_status_write(entry)).count();
@@ -116,7 +116,7 @@ async fn a_run_of_the_old_shape_does_nothing_and_is_reported() {
             let writes = harness.operators_writes().iter().filter(|entry| is_status_write(entry)).count();
             assert_eq!(writes, written + 1, "{}", harness.server.story());
             harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
-            assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+            assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
         } else {
             assert_eq!(
                 harness.workflow(RUN)["status"]["phase"],
@@ -153,13 +153,13 @@ async fn a_decision_on_a_changed_request_does_not_count() {
     let harness = Harness::new();
     harness.apply(RUN, &payment());
     let life = harness.begin(OPERATOR);
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     let mallory = json!([{"kind": "User", "name": "mallory"}]);
     harness.server.edit(&approvals(), NAMESPACE, &approval, |object| {
         object["spec"]["request"]["quorums"][0]["approvers"] = mallory
     });
-    harness.people().votes("mallory", &approval, verdict("Approve"));
+    harness.people().vote("mallory", &approval, verdict("Approve"));
     harness.pass(48 * 3600).await;
     assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
     assert!(harness.approval()["status"]["outcome"].is_null());
@@ -171,16 +171,16 @@ async fn a_run_whose_request_was_changed_can_be_cancelled_and_its_approval_ends_
     let harness = Harness::new();
     harness.apply(RUN, &payment());
     let life = harness.begin(OPERATOR);
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     harness.server.edit(&approvals(), NAMESPACE, &approval, |object| {
         object["spec"]["request"]["prompt"] = json!("Nothing to see.")
     });
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.people().vote("alice", &approval, verdict("Approve"));
     harness.pass(600).await;
     assert_eq!(harness.workflow(RUN)["status"]["phase"], "Waiting", "{}", harness.server.story());
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
     harness.pass(600).await;
     let status = &harness.approval()["status"];
     assert_eq!((&status["phase"], &status["outcome"]["verdict"]), (&json!("Cancelled"), &Value::Null));
@@ -194,7 +194,7 @@ async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
     let twin = Harness::new();
     twin.apply(RUN, &payment());
     let life = twin.begin(OPERATOR);
-    let expected = twin.people().asked("review").await;
+    let expected = twin.people().wait_for_gate("review").await;
     let theirs = twin.approval();
     life.crash().await;
     for foreign in [with_another_owner(&theirs), without_an_owner(&theirs), with_another_question(&theirs)] {
@@ -215,8 +215,8 @@ async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
         assert_eq!(harness.approval()["spec"], planted["spec"], "it is somebody else's");
         // After a user has deleted the foreign Approval, the run creates its own.
         assert!(harness.server.remove(&approvals(), NAMESPACE, &expected));
-        harness.people().decides("alice", "review", 60, verdict("Approve")).await;
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        harness.people().decide("alice", "review", 60, verdict("Approve")).await;
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
         assert_eq!(harness.world.effects().len(), 1);
         life.crash().await;
     }
@@ -288,7 +288,7 @@ async fn an_unreadable_object_stops_no_other_run() {
         }
         harness.apply(RUN, &(ONE_GATE.spec)());
         let life = harness.begin(OPERATOR);
-        let approval = harness.people().asked("review").await;
+        let approval = harness.people().wait_for_gate("review").await;
         if watched {
             plant();
             garbage().iter().for_each(|object| {
@@ -298,11 +298,11 @@ async fn an_unreadable_object_stops_no_other_run() {
             });
         }
         harness.pass(10).await;
-        harness.people().votes("alice", &approval, verdict("Approve"));
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        harness.people().vote("alice", &approval, verdict("Approve"));
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
         harness.apply("another", &(ONE_GATE.spec)());
-        harness.people().decides("alice", "review", 10, verdict("Approve")).await;
-        assert_eq!(harness.ended("another").await["status"]["phase"], "Succeeded");
+        harness.people().decide("alice", "review", 10, verdict("Approve")).await;
+        assert_eq!(harness.wait_for_end("another").await["status"]["phase"], "Succeeded");
         let names: Vec<_> = garbage().iter().map(name).collect();
         let events = harness.events("Unreadable");
         let mut reported: Vec<_> = events.iter().filter_map(|event| event["regarding"]["name"].as_str()).collect();
@@ -324,7 +324,7 @@ async fn an_object_that_can_be_read_again_continues() {
     let harness = Harness::new();
     harness.apply(RUN, &payment());
     let life = harness.begin(OPERATOR);
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     let whole = harness.approval();
     harness.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"]["decisions"] = json!("garbage"));
@@ -347,8 +347,8 @@ async fn an_object_that_can_be_read_again_continues() {
         "{}",
         harness.server.story()
     );
-    harness.people().votes("alice", &approval, verdict("Approve"));
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    harness.people().vote("alice", &approval, verdict("Approve"));
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(harness.world.effects().len(), 1);
     life.crash().await;
 }
@@ -362,7 +362,7 @@ async fn an_approval_without_a_quorum_is_reported_on_its_run() {
         let goes_on = json!({"timeout": {"after": "1h", "action": "Approve"}});
         harness.apply(RUN, &chain(json!([gate("review", goes_on), post("pay", "42 EUR", "fail")])));
         let life = harness.begin(OPERATOR);
-        let approval = harness.people().asked("review").await;
+        let approval = harness.people().wait_for_gate("review").await;
         harness.pass(10).await;
         let before = harness.workflow(RUN);
         life.crash().await;
@@ -413,7 +413,7 @@ async fn an_invalid_spec_is_refused_with_every_error() {
         ])),
     );
     let life = harness.begin(OPERATOR);
-    let workflow = harness.ended(RUN).await;
+    let workflow = harness.wait_for_end(RUN).await;
     assert_eq!(harness.condition("Accepted"), ("False".to_owned(), "Invalid".to_owned()));
     let message =
         list(&workflow["status"]["conditions"]).find(|c| c["type"] == "Accepted").unwrap()["message"].to_string();
@@ -428,7 +428,7 @@ async fn a_run_with_a_newer_journal_is_held_and_reported() {
     let harness = Harness::new();
     harness.apply(RUN, &payment());
     let life = harness.begin(OPERATOR);
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     life.crash().await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
@@ -436,7 +436,7 @@ async fn a_run_with_a_newer_journal_is_held_and_reported() {
     });
     let newer = harness.workflow(RUN);
     let life = harness.begin(OPERATOR);
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.people().vote("alice", &approval, verdict("Approve"));
     harness.pass(3600).await;
     assert_eq!(harness.workflow(RUN), newer, "not a byte of it is written");
     assert_eq!(harness.approval()["status"]["phase"], "Pending", "nor of its Approval");
@@ -446,7 +446,7 @@ async fn a_run_with_a_newer_journal_is_held_and_reported() {
     life.crash().await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["journalVersion"] = json!(1));
     let life = harness.begin(OPERATOR);
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
     life.crash().await;
 }
@@ -458,10 +458,10 @@ async fn waits_in_segments() -> (Harness, Value) {
         chain(json!([post("deposit", "7 EUR", "fail"), gate("review", json!({})), post("pay", "42 EUR", "fail")]));
     harness.apply(RUN, &pays_twice);
     let life = harness.begin(OPERATOR);
-    let approval = harness.people().asked("review").await;
+    let approval = harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     life.crash().await;
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.people().vote("alice", &approval, verdict("Approve"));
     let named = harness.workflow(RUN)["status"]["segments"].clone();
     assert_eq!(list(&named).count(), 1, "{named}");
     (harness, named)
@@ -484,7 +484,7 @@ async fn a_run_without_its_segments_does_nothing_and_is_reported() {
     life.crash().await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["segments"] = named.clone());
     let life = harness.begin(OPERATOR);
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     assert_eq!(harness.world.effects().len(), 2, "{}", harness.server.story());
     life.crash().await;
 }

@@ -38,7 +38,7 @@ fn decided(harness: &Harness) -> Value {
 
 /// Checks that the journal and the Approval have the same outcome, and keep it under later operators.
 async fn check_final_outcome(harness: &Harness) -> Value {
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     let (journal, workflow) = (decided(harness), harness.workflow(RUN));
     assert!(journal["verdict"].is_string());
     for field in ["verdict", "source", "phase", "decidedBy", "decidedAt"] {
@@ -68,7 +68,7 @@ async fn check_final_outcome(harness: &Harness) -> Value {
 async fn a_deadline_fires_at_its_exact_time() {
     let harness = applied("Reject");
     let _life = harness.begin(OPERATOR);
-    let workflow = harness.ended(RUN).await;
+    let workflow = harness.wait_for_end(RUN).await;
     let approval = harness.approval();
     assert_eq!(approval["status"]["phase"], "Expired");
     assert_eq!(approval["status"]["outcome"]["source"], "Timeout");
@@ -100,7 +100,7 @@ async fn a_deadline_fires_when_the_next_operator_starts() {
 async fn a_decision_in_time_counts_when_the_operator_starts_later() {
     let harness = applied("Reject");
     harness.begin_and_settle(OPERATOR).await.crash().await;
-    harness.people().votes("alice", &name(&harness.approval()), verdict("Approve"));
+    harness.people().vote("alice", &name(&harness.approval()), verdict("Approve"));
     harness.pass(7200).await;
     let life = harness.begin_and_settle(OPERATOR).await;
     life.crash().await;
@@ -120,7 +120,7 @@ async fn a_decision_and_a_deadline_at_the_same_instant_have_one_winner() {
                 harness.approval()["spec"]["request"]["deadline"].as_str().unwrap().parse().unwrap();
             let left = deadline.duration_since(harness.server.clock().now()).as_millis() as i64;
             harness.server.clock().pass(Duration::from_millis((left + milliseconds) as u64)).await;
-            harness.people().votes("alice", &approval, verdict("Approve"));
+            harness.people().vote("alice", &approval, verdict("Approve"));
             harness.pass(1).await;
             life.crash().await;
             winners.insert(check_final_outcome(&harness).await["verdict"].to_string());
@@ -150,7 +150,7 @@ async fn a_decision_just_before_the_expiry_is_committed_counts() {
         }
         let ((), deaths) = harness
             .keep_alive(&[OPERATOR], async {
-                harness.ended(RUN).await;
+                harness.wait_for_end(RUN).await;
                 harness.pass(1).await
             })
             .await;
@@ -171,9 +171,9 @@ async fn an_overdue_gate_waits_and_is_asked_again_on_request() {
     harness.pass(30 * 3600).await;
     assert_eq!(harness.approval()["status"]["phase"], "Overdue");
     let people = harness.people();
-    people.votes("bob", &name(&harness.approval()), verdict("Retry"));
-    people.decides("alice", "review#2", 60, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    people.vote("bob", &name(&harness.approval()), verdict("Retry"));
+    people.decide("alice", "review#2", 60, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,7 +181,7 @@ async fn reminders_do_not_move_the_deadline() {
     let harness = Harness::new();
     harness.apply(RUN, &five_minutes("Reject", json!({"reminderInterval": "1m", "maxReminders": 3})));
     let _life = harness.begin(OPERATOR);
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     harness.pass(10).await;
     let reminders = harness.events("Reminder");
     assert_eq!(reminders.len(), 3, "{}", harness.server.story());

@@ -128,13 +128,13 @@ async fn an_outage_of_the_api_server_loses_no_call_in_flight() {
         let is_away = Arc::new(AtomicBool::new(false));
         let away = Arc::clone(&is_away);
         let people = async {
-            harness.people().decides("alice", "review", 30, json!({"verdict": "Approve"})).await;
+            harness.people().decide("alice", "review", 30, json!({"verdict": "Approve"})).await;
             harness.world.until(|world| world.times("refund/pay") == 1).await;
             is_away.store(true, Ordering::Relaxed);
             BOTH.actors.iter().for_each(|actor| harness.server.drop_watches(actor));
             harness.pass(seconds).await;
             is_away.store(false, Ordering::Relaxed);
-            harness.ended(RUN).await
+            harness.wait_for_end(RUN).await
         };
         for actor in BOTH.actors {
             let away = Arc::clone(&away);

@@ -65,7 +65,7 @@ async fn a_run_that_aborts_the_process_is_tried_alone_and_quarantined() {
     let deadly = harness.server.until(&workflows(), "other", "deadly", is_quarantined).await;
     assert_eq!(condition(&deadly, "Quarantined").1, "EndedOperator");
     for number in 0..HONEST {
-        assert_eq!(harness.ended(&format!("honest-{number}")).await["status"]["phase"], "Succeeded");
+        assert_eq!(harness.wait_for_end(&format!("honest-{number}")).await["status"]["phase"], "Succeeded");
     }
 }
 
@@ -114,13 +114,13 @@ async fn a_waiting_suspect_is_ended_without_an_evaluation() {
     let busy = Busy::with_run().await;
     let (harness, _life) = (&busy.harness, busy.harness.begin(OPERATOR));
     busy.until(|evaluator| evaluator.waiting() == 1).await;
-    harness.people().sets(RUN, "suspend", true);
-    harness.reaches(RUN, "Suspended").await;
+    harness.people().set_field(RUN, "suspend", true);
+    harness.wait_for_phase(RUN, "Suspended").await;
     busy.until(|evaluator| evaluator.waiting() == 0).await;
-    harness.people().sets(RUN, "suspend", false);
+    harness.people().set_field(RUN, "suspend", false);
     busy.until(|evaluator| evaluator.waiting() == 1).await;
-    harness.people().sets(RUN, "cancel", true);
-    let workflow = harness.ended(RUN).await;
+    harness.people().set_field(RUN, "cancel", true);
+    let workflow = harness.wait_for_end(RUN).await;
     assert_eq!(workflow["status"]["phase"], "Cancelled");
     assert_eq!(condition(&workflow, "Quarantined"), (String::new(), String::new()), "it was never set aside");
     assert_eq!(harness.evaluator.begun(), 1, "nothing of it was evaluated");
@@ -138,11 +138,11 @@ async fn a_suspended_suspect_is_tried_when_it_is_resumed() {
     let mut busy = Busy::with_run().await;
     let _life = busy.harness.begin(OPERATOR);
     busy.until(|evaluator| evaluator.waiting() == 1).await;
-    busy.harness.people().sets(RUN, "suspend", true);
-    busy.harness.reaches(RUN, "Suspended").await;
-    busy.harness.people().sets(RUN, "suspend", false);
+    busy.harness.people().set_field(RUN, "suspend", true);
+    busy.harness.wait_for_phase(RUN, "Suspended").await;
+    busy.harness.people().set_field(RUN, "suspend", false);
     busy.other.take();
-    assert_eq!(busy.harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(busy.harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test]
@@ -150,14 +150,14 @@ async fn a_suspect_approval_ends_with_its_run_without_an_evaluation() {
     let plain = Harness::new();
     plain.apply(RUN, &chain(json!([gate("ask", json!({}))])));
     let life = plain.begin(OPERATOR);
-    let name = plain.people().asked("ask").await;
+    let name = plain.people().wait_for_gate("ask").await;
     life.crash().await;
-    plain.people().votes("alice", &name, verdict("Approve"));
+    plain.people().vote("alice", &name, verdict("Approve"));
     let busy = Busy::with(plain.clone(), "Approval", &plain.approval()).await;
     let (harness, _life) = (&busy.harness, busy.harness.begin(OPERATOR));
     busy.until(|evaluator| evaluator.waiting() == 1).await;
-    harness.people().sets(RUN, "cancel", true);
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+    harness.people().set_field(RUN, "cancel", true);
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
     let ended = |approval: &Value| approval["status"]["phase"] == "Cancelled";
     harness.server.until(&approvals(), NAMESPACE, &name, ended).await;
 }

@@ -37,13 +37,13 @@ async fn a_namespace_has_a_limit_of_bytes_that_a_deleted_workflow_frees() {
     let harness = bounded(100_000, 10_000);
     let life = harness.begin_and_settle(OPERATOR).await;
     harness.apply("first", &of_bytes(6000, "x"));
-    let first = harness.ended("first").await;
+    let first = harness.wait_for_end("first").await;
     assert_eq!((bytes_of(&first), stored(&harness, &first)), (6000, 6000), "the output is the same value");
     // The next operator counts the same, from the Workflows.
     life.crash().await;
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.apply("second", &of_bytes(6000, "y"));
-    let second = harness.ended("second").await;
+    let second = harness.wait_for_end("second").await;
     assert_eq!((&second["status"]["phase"], stored(&harness, &second)), (&json!("Failed"), 0));
     let [record] = &list(&second["status"]["steps"]).collect::<Vec<_>>()[..] else { panic!("{second}") };
     assert_eq!(record["error"]["class"], "TooLarge");
@@ -52,7 +52,7 @@ async fn a_namespace_has_a_limit_of_bytes_that_a_deleted_workflow_frees() {
         assert!(second["status"]["message"].as_str().unwrap().contains(words), "{words} in {second}");
     }
     harness.apply("short", &of_bytes(4000, "z"));
-    assert_eq!(harness.ended("short").await["status"]["phase"], "Succeeded", "what fits is not refused");
+    assert_eq!(harness.wait_for_end("short").await["status"]["phase"], "Succeeded", "what fits is not refused");
     harness.apply_in("elsewhere", "second", &of_bytes(6000, "y"));
     let over = |workflow: &Value| workflow["status"]["phase"] == "Succeeded";
     harness.server.until(&workflows(), "elsewhere", "second", over).await;
@@ -60,7 +60,7 @@ async fn a_namespace_has_a_limit_of_bytes_that_a_deleted_workflow_frees() {
     assert!(harness.server.remove(&workflows(), NAMESPACE, "first"));
     harness.pass(1).await;
     harness.apply("third", &of_bytes(6000, "y"));
-    assert_eq!(harness.ended("third").await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end("third").await["status"]["phase"], "Succeeded", "{}", harness.server.story());
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +72,7 @@ async fn runs_that_store_values_at_the_same_moment_do_not_pass_the_limit_togethe
     let _life = harness.begin_and_settle(OPERATOR).await;
     let (mut sum, mut succeeded) = (0, 0);
     for n in 0..20 {
-        let ended = harness.ended(&format!("w{n}")).await;
+        let ended = harness.wait_for_end(&format!("w{n}")).await;
         sum += stored(&harness, &ended);
         succeeded += usize::from(ended["status"]["phase"] == "Succeeded");
     }
@@ -85,13 +85,13 @@ async fn a_workflow_has_a_limit_of_bytes_that_includes_gate_contexts() {
     let _life = harness.begin_and_settle(OPERATOR).await;
     let shown = gate("review", json!({"contextDisplay": "{{ steps.first.response }}, {{ steps.first.response }}"}));
     harness.apply(RUN, &chain(json!([set("first", &"x".repeat(2500)), shown, set("last", &"y".repeat(3000))])));
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(1).await;
     assert_eq!(harness.approval()["spec"]["request"]["contextRef"]["size"], 5002);
     let waiting = harness.workflow(RUN);
     assert_eq!((bytes_of(&waiting), stored(&harness, &waiting)), (7502, 7502));
-    harness.people().decides("alice", "review", 60, verdict("Approve")).await;
-    let ended = harness.ended(RUN).await;
+    harness.people().decide("alice", "review", 60, verdict("Approve")).await;
+    let ended = harness.wait_for_end(RUN).await;
     assert_eq!(ended["status"]["phase"], "Failed");
     let why = ended["status"]["message"].as_str().unwrap();
     assert!(why.contains("10502 bytes") && why.contains("--max-value-bytes-per-workflow"), "{why}");

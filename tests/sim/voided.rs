@@ -36,12 +36,12 @@ async fn a_gate_keeps_its_remaining_time_when_its_votes_are_void() {
     let review = gate("review", json!({"threshold": 2, "timeout": {"after": "24h"}}));
     let (harness, operator) = guarded_with(json!([review, post("pay", "42 EUR", "fail")])).await;
     let life = harness.begin(&operator);
-    harness.people().decides("alice", "review", 4 * 3600, verdict("Approve")).await;
+    harness.people().decide("alice", "review", 4 * 3600, verdict("Approve")).await;
     harness.pass(10).await;
     let enforced = set_actions(&harness, json!(["Warn"]));
     harness.server.clock().settle().await;
     set_actions(&harness, enforced);
-    harness.people().asked("review#2").await;
+    harness.people().wait_for_gate("review#2").await;
     let (first, second) = (approval_of(&harness, "review"), approval_of(&harness, "review#2"));
     assert_eq!(second["metadata"]["annotations"][ANNOTATION_ASKS_AGAIN], first["metadata"]["name"]);
     assert!(first["metadata"]["annotations"].is_null(), "the first asks nothing again");
@@ -56,9 +56,9 @@ async fn a_gate_keeps_its_remaining_time_when_its_votes_are_void() {
     }
     // No vote is removed, and the people who decided are asked again.
     assert_eq!(first["spec"]["decisions"]["alice"]["verdict"], "Approve");
-    harness.people().decides("alice", "review#2", 10, verdict("Approve")).await;
-    harness.people().decides("bob", "review#2", 10, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    harness.people().decide("alice", "review#2", 10, verdict("Approve")).await;
+    harness.people().decide("bob", "review#2", 10, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(harness.world.effects().len(), 1);
     life.crash().await;
 }
@@ -67,7 +67,7 @@ async fn a_gate_keeps_its_remaining_time_when_its_votes_are_void() {
 async fn a_run_gets_an_event_when_policies_are_enforced_again() {
     let (harness, operator) = guarded_with(json!([gate("review", json!({})), set("end", "done")])).await;
     let life = harness.begin(&operator);
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     assert!(harness.events("Guarded").is_empty());
     let enforced = set_actions(&harness, json!(["Warn"]));
@@ -79,8 +79,8 @@ async fn a_run_gets_an_event_when_policies_are_enforced_again() {
     assert_eq!(events.len(), 1, "{events:?}");
     assert!(events[0]["note"].as_str().unwrap().contains("in force again"), "{events:?}");
     assert!(events[0]["note"].as_str().unwrap().ends_with(": decisions count"), "no vote was void: {events:?}");
-    harness.people().decides("alice", "review", 10, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    harness.people().decide("alice", "review", 10, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     life.crash().await;
 }
 
@@ -103,11 +103,11 @@ async fn a_gate_with_a_vote_that_is_too_old_is_asked_again() {
             let story = async {
                 harness.apply(RUN, &chain(json!([review, set("end", "done")])));
                 let people = harness.people();
-                people.decides("alice", "review", 60, verdict("Approve")).await;
-                people.asked("review#2").await;
-                people.decides("bob", "review#2", 60, verdict("Approve")).await;
-                people.decides("alice", "review#2", 3600, verdict("Approve")).await;
-                harness.ended(RUN).await
+                people.decide("alice", "review", 60, verdict("Approve")).await;
+                people.wait_for_gate("review#2").await;
+                people.decide("bob", "review#2", 60, verdict("Approve")).await;
+                people.decide("alice", "review#2", 3600, verdict("Approve")).await;
+                harness.wait_for_end(RUN).await
             };
             let (run, crashes) = harness.keep_alive(&[OPERATOR], story).await;
             let story = harness.server.story();
@@ -137,11 +137,11 @@ async fn votes_within_the_span_complete_a_quorum() {
     votes_count_together_for(&harness, "4h");
     let life = harness.begin(OPERATOR);
     harness.apply(RUN, &chain(json!([gate("review", json!({"threshold": 2})), set("end", "done")])));
-    let approval = harness.people().asked("review").await;
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    let approval = harness.people().wait_for_gate("review").await;
+    harness.people().vote("alice", &approval, verdict("Approve"));
     harness.pass(4 * 3600 - 60).await;
-    harness.people().votes("bob", &approval, verdict("Approve"));
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    harness.people().vote("bob", &approval, verdict("Approve"));
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(harness.server.value(&approvals(), "default", &approval).unwrap()["status"]["phase"], "Approved");
     life.crash().await;
 }

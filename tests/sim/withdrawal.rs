@@ -189,7 +189,7 @@ async fn a_call_does_not_begin_before_its_run_is_verified() {
         events.len() == 1 && events[0]["note"].as_str().unwrap().contains("step pay: its call begins when"),
         "{events:?}"
     );
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(harness.world.effects().len(), 1);
 }
 
@@ -204,13 +204,13 @@ async fn a_suspended_run_creates_no_approval_that_its_operator_had_no_time_to_cr
     let life = harness.begin_and_settle(OPERATOR).await;
     life.crash().await;
     assert_eq!(list(&harness.workflow(RUN)["status"]["steps"]).count(), 1, "its gate is recorded");
-    harness.people().sets(RUN, "suspend", true);
+    harness.people().set_field(RUN, "suspend", true);
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.pass(3600).await;
     assert_eq!(harness.approvals().len(), 0);
-    harness.people().sets(RUN, "suspend", false);
-    harness.people().decides("alice", "review", 1, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    harness.people().set_field(RUN, "suspend", false);
+    harness.people().decide("alice", "review", 1, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,13 +221,13 @@ async fn a_suspended_run_does_not_repeat_a_call_whose_operator_died() {
     harness.world.answers(format!("{RUN}/get"), Answer::value("ok").after(Duration::from_secs(20)));
     let life = harness.begin_and_settle(OPERATOR).await;
     life.crash().await;
-    harness.people().sets(RUN, "suspend", true);
+    harness.people().set_field(RUN, "suspend", true);
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.pass(3600).await;
     assert_eq!(harness.world.times(&format!("{RUN}/get")), 1);
-    harness.people().sets(RUN, "suspend", false);
-    harness.people().decides("alice", "review", 1, verdict("Approve")).await;
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    harness.people().set_field(RUN, "suspend", false);
+    harness.people().decide("alice", "review", 1, verdict("Approve")).await;
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
     assert_eq!(harness.world.times(&format!("{RUN}/get")), 2, "it is made again when the run goes on");
 }
 
@@ -255,7 +255,7 @@ async fn a_pod_is_not_created_for_a_run_that_was_cancelled_unobserved() {
         assert_eq!(created, usize::from(!is_cancelled), "{}", harness.server.story());
         harness.server.release_events(OPERATOR);
         let phase = if is_cancelled { "Cancelled" } else { "Succeeded" };
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], phase);
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], phase);
     }
 }
 
@@ -268,12 +268,12 @@ async fn a_suspended_run_creates_no_pod_that_its_operator_had_no_time_to_create(
     let life = harness.begin_and_settle(OPERATOR).await;
     life.crash().await;
     assert_eq!(harness.workflow(RUN)["status"]["steps"][0]["phase"], "Started");
-    harness.people().sets(RUN, "suspend", true);
+    harness.people().set_field(RUN, "suspend", true);
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.pass(3600).await;
     assert_eq!((harness.all_pods().len(), harness.world.effects().len()), (0, 0), "{}", harness.server.story());
-    harness.people().sets(RUN, "suspend", false);
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+    harness.people().set_field(RUN, "suspend", false);
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -296,7 +296,7 @@ async fn a_run_in_a_recreated_namespace_continues() {
         harness.pass(10).await;
         // Within the same second only the event of the namespace shows it.
         harness.server.release_events(OPERATOR);
-        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
         assert_eq!(harness.world.effects().len(), 1);
     }
 }
@@ -323,7 +323,7 @@ async fn a_call_does_not_begin_after_another_operator_took_the_lease() {
     harness.server.fault(On::requests_of(first).only(is_lost), Fault::Reset);
     let _first = harness.begin_and_settle(first).await;
     let _second = harness.begin_and_settle(second).await;
-    let ended = harness.ended(RUN).await;
+    let ended = harness.wait_for_end(RUN).await;
     assert_eq!(ended["status"]["steps"][0]["phase"], "Unknown", "{}", harness.server.story());
     harness.pass(600).await;
     assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());

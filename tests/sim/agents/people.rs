@@ -44,7 +44,7 @@ pub async fn decide_at_random(harness: &Harness, dice: &mut Dice, seed: u64) {
             if let Some(attempt) = approval["status"]["invalid"][user]["attempt"].as_i64() {
                 decision["attempt"] = json!(attempt + 1);
             }
-            harness.people().votes(user, &name(approval), decision);
+            harness.people().vote(user, &name(approval), decision);
         }
         harness.pass(if is_late { 600 } else { 2 }).await;
         laws::calls::hold_now(harness, RUN).unwrap_or_else(|law| panic!("{law}\n{}", harness.server.story()));

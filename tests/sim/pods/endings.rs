@@ -37,7 +37,7 @@ async fn runs(harness: &Harness, step: &str) {
 
 /// Checks that the run ends with this phase and this number of Pods, and that every law holds afterwards.
 async fn ends_as(harness: &Harness, phase: &str, pods: usize) {
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], phase, "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], phase, "{}", harness.server.story());
     harness.server.clock().pass(QUIET).await;
     laws::hold(harness, RUN).unwrap_or_else(|broken| panic!("{broken}\n{}", harness.server.story()));
     assert_eq!(harness.all_pods().len(), pods, "{}", harness.server.story());
@@ -48,7 +48,7 @@ async fn a_run_that_is_cancelled_while_a_container_runs_ends_it_with_grace() {
     let (harness, _life) = around_a_gate(json!({}));
     runs(&harness, "build").await;
     let began = harness.server.clock().now();
-    harness.people().sets(RUN, "cancel", true);
+    harness.people().set_field(RUN, "cancel", true);
     harness.server.until_all(|_| harness.all_pods().is_empty()).await;
     let took = harness.server.clock().now().duration_since(began).as_secs();
     assert!(took < 5, "it was asked to end at once: {took} s");
@@ -67,8 +67,8 @@ async fn no_pod_stays_when_the_operator_dies_during_a_cancellation() {
             harness.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash));
             let story = async {
                 harness.pass(5).await;
-                harness.people().sets(RUN, "cancel", true);
-                let ended = harness.ended(RUN).await;
+                harness.people().set_field(RUN, "cancel", true);
+                let ended = harness.wait_for_end(RUN).await;
                 harness.server.clock().pass(QUIET).await;
                 ended
             };
@@ -93,11 +93,11 @@ async fn no_pod_stays_when_the_operator_dies_during_a_cancellation() {
 #[tokio::test(start_paused = true)]
 async fn an_approval_that_comes_after_the_cancellation_starts_nothing() {
     let (harness, _life) = around_a_gate(json!({}));
-    let approval = harness.people().asked("review").await;
-    harness.people().sets(RUN, "cancel", true);
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    let approval = harness.people().wait_for_gate("review").await;
+    harness.people().set_field(RUN, "cancel", true);
+    harness.people().vote("alice", &approval, verdict("Approve"));
     ends_as(&harness, "Cancelled", 0).await;
-    harness.people().votes("bob", &approval, verdict("Approve"));
+    harness.people().vote("bob", &approval, verdict("Approve"));
     harness.pass(3600).await;
     assert_eq!(harness.world.times("refund/deploy"), 0, "{}", harness.server.story());
 }
@@ -121,10 +121,10 @@ async fn a_pod_that_is_created_during_the_cancellation_is_deleted() {
 async fn a_rejected_run_leaves_no_pod_even_if_pods_are_kept() {
     for keep in ["Never", "OnSuccess", "OnCompletion"] {
         let (harness, life) = around_a_gate(json!({"podGC": keep}));
-        let approval = harness.people().asked("review").await;
+        let approval = harness.people().wait_for_gate("review").await;
         harness.pass(60).await;
         assert_eq!(harness.all_pods().len(), usize::from(keep == "Never"), "{keep}");
-        harness.people().votes("alice", &approval, verdict("Reject"));
+        harness.people().vote("alice", &approval, verdict("Reject"));
         ends_as(&harness, "Rejected", 0).await;
         life.crash().await;
     }
@@ -165,7 +165,7 @@ async fn a_workflow_that_is_deleted_takes_its_running_pod_with_it() {
     assert_eq!((harness.all_pods().len(), harness.world.effects().len()), (0, 1), "{}", harness.server.story());
     // A run of the same name is another run.
     harness.apply(RUN, &chain(json!([pod("build", json!({}))])));
-    harness.ended(RUN).await;
+    harness.wait_for_end(RUN).await;
     assert_eq!(harness.world.effects().len(), 2);
 }
 
@@ -173,24 +173,24 @@ async fn a_workflow_that_is_deleted_takes_its_running_pod_with_it() {
 async fn a_suspended_run_starts_no_pod_and_keeps_a_running_one() {
     let (harness, _life) = around_a_gate(json!({}));
     runs(&harness, "build").await;
-    harness.people().sets(RUN, "suspend", true);
+    harness.people().set_field(RUN, "suspend", true);
     harness.pass(3600).await;
     assert_eq!(record(&harness, "build", 1)["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!((harness.approvals().len(), harness.workflow(RUN)["status"]["phase"].clone()), (0, json!("Suspended")));
-    harness.people().sets(RUN, "suspend", false);
-    let approval = harness.people().asked("review").await;
-    harness.people().sets(RUN, "suspend", true);
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.people().set_field(RUN, "suspend", false);
+    let approval = harness.people().wait_for_gate("review").await;
+    harness.people().set_field(RUN, "suspend", true);
+    harness.people().vote("alice", &approval, verdict("Approve"));
     harness.pass(3600).await;
     assert_eq!(harness.world.times("refund/deploy"), 0, "{}", harness.server.story());
-    harness.people().sets(RUN, "suspend", false);
+    harness.people().set_field(RUN, "suspend", false);
     ends_as(&harness, "Succeeded", 0).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_waiting_gate_holds_no_pod() {
     let (harness, life) = around_a_gate(json!({}));
-    harness.people().asked("review").await;
+    harness.people().wait_for_gate("review").await;
     harness.pass(60).await;
     assert_eq!(harness.all_pods().len(), 0);
     let before = harness.server.writes().len();
@@ -198,6 +198,6 @@ async fn a_waiting_gate_holds_no_pod() {
     let _life = harness.begin(OPERATOR);
     harness.pass(7200).await;
     assert_eq!(harness.server.writes().len(), before, "{}", harness.server.story());
-    harness.people().votes("alice", &name(&harness.approval()), verdict("Approve"));
+    harness.people().vote("alice", &name(&harness.approval()), verdict("Approve"));
     ends_as(&harness, "Succeeded", 0).await;
 }

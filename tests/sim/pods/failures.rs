@@ -52,14 +52,14 @@ fn outcome(harness: &Harness) -> (String, String, String) {
 }
 
 async fn fails_with(harness: &Harness, class: &str, words: &str) {
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Failed", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Failed", "{}", harness.server.story());
     let (phase, found, message) = outcome(harness);
     assert_eq!((phase.as_str(), found.as_str()), ("Failed", class), "{message}\n{}", harness.server.story());
     assert!(message.contains(words), "{message}");
 }
 
 async fn is_unknown(harness: &Harness) {
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Failed", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Failed", "{}", harness.server.story());
     let (phase, found, message) = outcome(harness);
     assert_eq!(
         (phase.as_str(), found.as_str()),
@@ -133,7 +133,7 @@ async fn a_stopped_container_has_failed_whatever_its_exit_code() {
     for (step, class) in steps {
         let (harness, _life) = building(step, polite.clone());
         if class == "Deleted" {
-            harness.deletes_pod("mallory", &running(&harness).await, None).await;
+            harness.delete_pod("mallory", &running(&harness).await, None).await;
         }
         fails_with(&harness, class, "exit code 0").await;
         assert_eq!(record(&harness, "build", 1)["facts"]["exitCode"], "0");
@@ -213,7 +213,7 @@ async fn a_pod_without_a_scheduler_is_reported_after_ten_seconds() {
 async fn a_pod_that_a_user_deletes_with_grace_ends_as_deleted() {
     let (harness, _life) = building(build(json!({})), json!("done"));
     let pod = running(&harness).await;
-    harness.deletes_pod("mallory", &pod, None).await;
+    harness.delete_pod("mallory", &pod, None).await;
     fails_with(&harness, "Deleted", "137").await;
     assert_eq!(starts(&harness, "build", 1), 1);
 }
@@ -222,7 +222,7 @@ async fn a_pod_that_a_user_deletes_with_grace_ends_as_deleted() {
 async fn a_pod_that_a_user_deletes_before_it_has_a_node_never_ran() {
     let (harness, _life) = building(build(json!({})), json!({"unschedulable": "none"}));
     harness.pass(2).await;
-    harness.deletes_pod("mallory", &only_pod(&harness), None).await;
+    harness.delete_pod("mallory", &only_pod(&harness), None).await;
     fails_with(&harness, "Deleted", "before it ran").await;
 }
 
@@ -231,7 +231,7 @@ async fn a_pod_that_a_user_deletes_by_force_has_an_unknown_outcome() {
     let retry = json!({"retry": {"limit": 3, "backoff": {"base": "1s"}}});
     let (harness, _life) = building(build(retry), json!("done"));
     let pod = running(&harness).await;
-    harness.deletes_pod("mallory", &pod, Some(0)).await;
+    harness.delete_pod("mallory", &pod, Some(0)).await;
     is_unknown(&harness).await;
 }
 
@@ -302,7 +302,7 @@ async fn a_pod_whose_last_event_was_lost_is_not_run_again() {
     running(&harness).await;
     // The watch goes on as if nothing were missing.
     harness.server.lose_events(OPERATOR, 1);
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(starts(&harness, "build", 1), 1);
 }
 
@@ -326,7 +326,7 @@ async fn an_attempt_that_is_retried_by_exit_code_has_another_pod() {
         json!({"retry": {"limit": 3, "onExitCodes": [75], "backoff": {"base": "10s", "factor": 1.0, "jitter": 0.0}}});
     let (harness, _life) = building(build(retry), json!({"exitCode": 75}));
     harness.world.answers_attempt("refund/build", 3, Answer::value("third time lucky").after(Duration::from_secs(5)));
-    let ended = harness.ended(RUN).await;
+    let ended = harness.wait_for_end(RUN).await;
     assert_eq!(ended["status"]["outputs"], "third time lucky", "{}", harness.server.story());
     assert_eq!([1, 2, 3, 4].map(|attempt| starts(&harness, "build", attempt)), [1, 1, 1, 0]);
     let times: Vec<_> = harness.world.effects().iter().map(|effect| effect.at).collect();
@@ -349,11 +349,11 @@ async fn a_lost_start_asks_people_at_an_error_gate() {
         signoff_tests::sim::Fault::Crash(signoff_tests::sim::Crash::NotApplied),
     );
     let story = async {
-        let approval = harness.people().asked("build/.error").await;
+        let approval = harness.people().wait_for_gate("build/.error").await;
         assert_eq!(record(&harness, "build", 1)["phase"], "Unknown");
         assert_eq!(harness.world.effects().len(), 0);
-        harness.people().votes("alice", &approval, verdict("Retry"));
-        harness.ended(RUN).await
+        harness.people().vote("alice", &approval, verdict("Retry"));
+        harness.wait_for_end(RUN).await
     };
     let (ended, deaths) = harness.keep_alive(&[OPERATOR], story).await;
     assert_eq!((deaths, &ended["status"]["phase"]), (1, &json!("Succeeded")));
@@ -376,12 +376,12 @@ async fn a_pod_that_is_created_late_is_stopped_while_people_are_asked() {
         signoff_tests::sim::Fault::Crash(late),
     );
     let story = async {
-        let approval = harness.people().asked("build/.error").await;
+        let approval = harness.people().wait_for_gate("build/.error").await;
         harness.pass(60).await;
         assert_eq!(harness.all_pods().len(), 0, "its outcome is not known, so it must not go on unseen");
         assert!(starts(&harness, "build", 1) <= 1);
-        harness.people().votes("alice", &approval, verdict("Reject"));
-        harness.ended(RUN).await
+        harness.people().vote("alice", &approval, verdict("Reject"));
+        harness.wait_for_end(RUN).await
     };
     harness.keep_alive(&[OPERATOR], story).await;
 }

@@ -55,7 +55,7 @@ async fn twelve_containers_under_two_limits_never_run_too_many_at_once() {
         assert_eq!((status.as_str(), reason.as_str()), ("True", "Queued"), "{run}");
     }
     for run in ["one", "two"] {
-        assert_eq!(harness.ended(run).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+        assert_eq!(harness.wait_for_end(run).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     }
     let most = [None, Some("one"), Some("two")].map(|run| harness.kubelet.most_at_once(run));
     assert_eq!(most, [3, 2, 2], "as many as may, and no more");
@@ -93,7 +93,7 @@ async fn the_container_that_waits_longest_begins_first() {
     for (run, place) in [("alpha", "position 1 "), ("mid", "position 2 "), ("beta", "position 3 ")] {
         assert!(said(run).contains(place) && said(run).contains("1 Pods of steps"), "{run}: {}", said(run));
     }
-    harness.ended("beta").await;
+    harness.wait_for_end("beta").await;
     assert_eq!(order(&harness), runs);
 }
 
@@ -112,7 +112,7 @@ async fn a_long_queue_costs_few_writes() {
         harness.pass(1).await;
     }
     for run in &runs {
-        harness.ended(run).await;
+        harness.wait_for_end(run).await;
     }
     assert_eq!(order(&harness), runs, "in the order of their arrival");
     assert_eq!(harness.kubelet.most_at_once(None), 1);
@@ -134,7 +134,7 @@ async fn the_next_operator_counts_running_containers() {
     life.crash().await;
     assert_eq!(harness.world.effects().len(), 2);
     let _life = harness.begin(OPERATOR);
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!((harness.kubelet.most_at_once(None), harness.world.effects().len()), (2, 5));
 }
 
@@ -147,10 +147,10 @@ async fn a_cancelled_run_leaves_the_queue() {
         harness.apply(run, &branches_of_one());
         harness.pass(1).await;
     }
-    harness.people().sets("second", "cancel", true);
-    assert_eq!(harness.ended("second").await["status"]["phase"], "Cancelled");
-    harness.people().sets("first", "cancel", true);
-    harness.ended("third").await;
+    harness.people().set_field("second", "cancel", true);
+    assert_eq!(harness.wait_for_end("second").await["status"]["phase"], "Cancelled");
+    harness.people().set_field("first", "cancel", true);
+    harness.wait_for_end("third").await;
     assert_eq!(order(&harness), ["first", "third"], "{}", harness.server.story());
     let created = harness.server.count(|entry| entry.verb == Verb::Create && entry.resource.plural == "pods");
     assert_eq!(created, 2);
@@ -166,12 +166,12 @@ async fn a_suspended_run_keeps_its_position_and_blocks_no_other_run() {
         harness.apply(run, &branches_of_one());
         harness.pass(1).await;
     }
-    harness.people().sets("second", "suspend", true);
-    harness.ended("first").await;
+    harness.people().set_field("second", "suspend", true);
+    harness.wait_for_end("first").await;
     harness.pass(10).await;
     assert_eq!(order(&harness), ["first", "third"], "{}", harness.server.story());
-    harness.people().sets("second", "suspend", false);
-    harness.ended("fourth").await;
+    harness.people().set_field("second", "suspend", false);
+    harness.wait_for_end("fourth").await;
     assert_eq!(order(&harness), ["first", "third", "second", "fourth"]);
 }
 
@@ -188,8 +188,8 @@ async fn the_condition_names_the_remedy_where_pods_are_not_allowed() {
         "it does not even look:\n{}",
         harness.server.story()
     );
-    harness.people().sets(RUN, "cancel", true);
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+    harness.people().set_field(RUN, "cancel", true);
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Cancelled");
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,7 +198,7 @@ async fn only_configured_namespaces_are_watched() {
     let harness = Harness { pods: named(NAMESPACE), ..Harness::new() };
     let _life = harness.begin(OPERATOR);
     harness.apply(RUN, &branches_of_one());
-    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     let elsewhere = harness.server.count(|e| e.resource.plural == "pods" && e.namespace.as_deref() != Some(NAMESPACE));
     assert_eq!(elsewhere, 0, "{}", harness.server.story());
     let harness = Harness { pods: named("elsewhere"), ..Harness::new() };
@@ -217,14 +217,14 @@ async fn a_gate_is_asked_before_its_container_is_counted() {
     let hitl = crate::scenarios::gate("x", json!({}))["hitl"].take();
     spec["gates"] = json!([{"name": "before", "type": "stepStart", "hitl": hitl}]);
     harness.apply("asks", &spec);
-    let approval = harness.people().asked("build/.start").await;
+    let approval = harness.people().wait_for_gate("build/.start").await;
     harness.world.answers("other/build", Answer::value("done").after(Duration::from_secs(60)));
     harness.apply("other", &branches_of_one());
     harness.pass(10).await;
     assert_eq!(order(&harness), ["other"], "who waits for people holds no place");
-    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.people().vote("alice", &approval, verdict("Approve"));
     harness.pass(10).await;
     assert_eq!(order(&harness), ["other"], "approved, and still one at a time");
-    harness.ended("asks").await;
+    harness.wait_for_end("asks").await;
     assert_eq!(order(&harness), ["other", "asks"]);
 }

@@ -42,7 +42,7 @@ const POD_CALL: Scenario = Scenario {
         world.answers(format!("refund/{CALL}"), after(Answer::value("it is healthy"), 20));
         world.answers("refund/handle/.turn-2", after(Answer::value("all is well"), 1));
     },
-    people: |people| async move { people.decides("alice", GATE, 60, verdict("Approve")).await }.boxed(),
+    people: |people| async move { people.decide("alice", GATE, 60, verdict("Approve")).await }.boxed(),
 };
 
 #[tokio::test(start_paused = true)]
