@@ -52,12 +52,12 @@ fn step_of(tool: &str) -> &'static str {
 }
 
 /// Lets the model make these calls in each of `turns` turns, and then answer.
-fn turns(world: &World, turns: usize, calls: &[Call]) {
-    turns_at(world, &format!("{RUN}/handle"), turns, calls);
+fn script_turns(world: &World, turns: usize, calls: &[Call]) {
+    script_turns_at(world, &format!("{RUN}/handle"), turns, calls);
 }
 
 /// Lets the model of the step at a path make these calls in each of `turns` turns, and then answer.
-fn turns_at(world: &World, step: &str, turns: usize, calls: &[Call]) {
+fn script_turns_at(world: &World, step: &str, turns: usize, calls: &[Call]) {
     let second = Duration::from_secs(1);
     for turn in 1..=turns {
         let path = if turn == 1 { String::new() } else { format!("/.turn-{turn}") };
@@ -78,15 +78,15 @@ fn turns_at(world: &World, step: &str, turns: usize, calls: &[Call]) {
 
 /// Returns the number of writes of Workflows and Approvals. Long values and segments of a long journal are Blobs, each
 /// written once.
-fn state_writes(harness: &Harness) -> usize {
+fn count_state_writes(harness: &Harness) -> usize {
     harness.server.count(|entry| entry.is_state_write() && entry.resource.plural != "blobs")
 }
 
 /// Runs an agent without gates to its end. Returns the number of state writes, without those of the beginning and the
 /// end.
-async fn writes(count: usize, calls: &[Call]) -> usize {
+async fn count_turn_writes(count: usize, calls: &[Call]) -> usize {
     let harness = Harness::new();
-    turns(&harness.world, count, calls);
+    script_turns(&harness.world, count, calls);
     harness.apply(RUN, &spec());
     let _life = harness.begin(OPERATOR);
     let ended = harness.wait_for_end(RUN).await;
@@ -94,7 +94,7 @@ async fn writes(count: usize, calls: &[Call]) -> usize {
     assert_eq!(ended["status"]["outputs"], "all is done", "{}", ended["status"]["message"]);
     assert_eq!(harness.world.effects().len(), count + 1 + count * calls.len());
     laws::hold(&harness, RUN).unwrap();
-    state_writes(&harness) - 2
+    count_state_writes(&harness) - 2
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +103,7 @@ async fn a_turn_with_calls_costs_two_state_writes_whenever_they_end() {
         [&[("find", 3)][..], &[("find", 2), ("find", 5), ("find", 9)], &[("find", 0), ("find", 0), ("find", 3)]]
     {
         for count in [1, 5, 20] {
-            assert_eq!(writes(count, calls).await, 2 * count, "{count} turns, each with {calls:?}");
+            assert_eq!(count_turn_writes(count, calls).await, 2 * count, "{count} turns, each with {calls:?}");
         }
     }
 }
@@ -112,28 +112,28 @@ async fn a_turn_with_calls_costs_two_state_writes_whenever_they_end() {
 async fn a_turn_whose_calls_only_read_and_end_within_a_second_costs_one_state_write() {
     for calls in [&[("find", 0)][..], &[("find", 0), ("find", 0), ("find", 0)]] {
         for count in [1, 5, 20] {
-            assert_eq!(writes(count, calls).await, count, "{count} turns, each with {calls:?}");
+            assert_eq!(count_turn_writes(count, calls).await, count, "{count} turns, each with {calls:?}");
         }
     }
-    assert_eq!(writes(5, &[("find", 0), ("tell", 0)]).await, 10, "a call that changes something is stored first");
+    assert_eq!(count_turn_writes(5, &[("find", 0), ("tell", 0)]).await, 10, "a call that changes something is stored first");
 }
 
 /// Starts a run whose first turn has ended, and whose read is in flight and not stored.
-async fn reads_unstored(spec: &Value) -> (Harness, crate::harness::Life) {
+async fn begin_with_unstored_read(spec: &Value) -> (Harness, crate::harness::Life) {
     let harness = Harness::new();
-    turns(&harness.world, 2, &[("find", 0)]);
+    script_turns(&harness.world, 2, &[("find", 0)]);
     let slow = Answer::value("done").after(Duration::from_millis(800));
     harness.world.answers(format!("{RUN}/handle/.turn-1/.call-1/get-order"), slow);
     harness.apply(RUN, spec);
     let life = harness.begin(OPERATOR);
     harness.world.until(|world| world.effects().iter().any(|effect| effect.key.path.ends_with("get-order"))).await;
-    assert_eq!(stored(&harness), [] as [&str; 0], "{}", harness.server.story());
+    assert_eq!(stored_phases(&harness), [] as [&str; 0], "{}", harness.server.story());
     (harness, life)
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_work_of_an_unstored_read_begins_at_the_end_of_its_turn() {
-    let (harness, _life) = reads_unstored(&spec()).await;
+    let (harness, _life) = begin_with_unstored_read(&spec()).await;
     let ended = harness.wait_for_end(RUN).await;
     let time = |path: &str, field: &str| {
         let record = list(&ended["status"]["steps"]).find(|step| step["path"] == path).unwrap();
@@ -146,7 +146,7 @@ async fn the_work_of_an_unstored_read_begins_at_the_end_of_its_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_before_the_reads_of_a_turn_are_stored_repeats_that_turn_and_nothing_else() {
-    let (harness, life) = reads_unstored(&spec()).await;
+    let (harness, life) = begin_with_unstored_read(&spec()).await;
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     assert_eq!(harness.wait_for_end(RUN).await["status"]["outputs"], "all is done");
@@ -158,7 +158,7 @@ async fn a_crash_before_the_reads_of_a_turn_are_stored_repeats_that_turn_and_not
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_run_stores_its_unstored_turn() {
-    let (harness, _life) = reads_unstored(&spec()).await;
+    let (harness, _life) = begin_with_unstored_read(&spec()).await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
     let ended = harness.wait_for_end(RUN).await;
     assert_eq!(ended["status"]["phase"], "Cancelled");
@@ -170,10 +170,10 @@ async fn a_cancelled_run_stores_its_unstored_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_run_stores_its_turn_and_reads_when_it_is_resumed() {
-    let (harness, _life) = reads_unstored(&spec()).await;
+    let (harness, _life) = begin_with_unstored_read(&spec()).await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["suspend"] = json!(true));
     harness.pass(600).await;
-    assert_eq!(stored(&harness), [] as [&str; 0], "{}", harness.server.story());
+    assert_eq!(stored_phases(&harness), [] as [&str; 0], "{}", harness.server.story());
     let suspended = harness.workflow(RUN);
     let turn = list(&suspended["status"]["steps"]).find(|step| step["path"] == "handle").unwrap();
     assert_eq!(
@@ -197,7 +197,7 @@ async fn a_gate_that_opens_with_the_result_of_an_unstored_read_is_asked() {
     steps[6]["branch"] = json!("other");
     spec["pattern"] = json!({"parallel": {}});
     let harness = Harness::new();
-    turns_at(&harness.world, &format!("{RUN}/one/handle"), 1, &[("find", 0)]);
+    script_turns_at(&harness.world, &format!("{RUN}/one/handle"), 1, &[("find", 0)]);
     // Both results come at the same moment, so that one transition takes both.
     let after = |millis| Answer::value("done").after(Duration::from_millis(millis));
     harness.world.answers(format!("{RUN}/one/handle/.turn-1/.call-1/get-order"), after(500));
@@ -213,7 +213,7 @@ async fn a_gate_that_opens_with_the_result_of_an_unstored_read_is_asked() {
 #[tokio::test(start_paused = true)]
 async fn many_reads_within_a_second_all_get_results() {
     let harness = Harness::new();
-    turns(&harness.world, 3, &[("find", 0); 32]);
+    script_turns(&harness.world, 3, &[("find", 0); 32]);
     for turn in 1..=3 {
         // Equal calls are made one after the other, each with a result of its own.
         let call = |at: i32| json!({"id": format!("{turn}-{at}"), "tool": "find", "arguments": "{\"id\": 1}"});
@@ -235,7 +235,7 @@ async fn many_reads_within_a_second_all_get_results() {
 #[tokio::test(start_paused = true)]
 async fn long_answers_of_a_turn_and_its_reads_are_stored_with_them() {
     let harness = Harness::new();
-    turns(&harness.world, 3, &[("find", 0), ("find", 0)]);
+    script_turns(&harness.world, 3, &[("find", 0), ("find", 0)]);
     let long = Answer::value("y".repeat(5_000));
     harness.world.answers(format!("{RUN}/handle/.turn-2/.call-1/get-order"), long);
     let text = json!({"text": "x".repeat(5_000), "calls": [{"id": "2-1", "tool": "find", "arguments": "{\"id\": 1}"}, {"id": "2-2", "tool": "find", "arguments": "{\"id\": 2}"}]});
@@ -244,7 +244,7 @@ async fn long_answers_of_a_turn_and_its_reads_are_stored_with_them() {
     let _life = harness.begin(OPERATOR);
     assert_eq!(harness.wait_for_end(RUN).await["status"]["outputs"], "all is done", "{}", harness.server.story());
     harness.pass(600).await;
-    assert_eq!(state_writes(&harness) - 2, 3);
+    assert_eq!(count_state_writes(&harness) - 2, 3);
     laws::hold(&harness, RUN).unwrap();
 }
 
@@ -257,7 +257,7 @@ async fn the_end_of_a_call_that_must_not_be_repeated_is_stored_at_once() {
         (&[("find", 1), ("tell", 5), ("find", 9)], 1),
         (&[("find", 1), ("find", 5), ("tell", 9)], 0),
     ] {
-        assert_eq!(writes(5, calls).await, 5 * (2 + more), "{calls:?}");
+        assert_eq!(count_turn_writes(5, calls).await, 5 * (2 + more), "{calls:?}");
     }
 }
 
@@ -271,28 +271,28 @@ async fn each_gate_of_a_turn_costs_at_most_four_state_writes_more() {
     ] {
         let gated: Vec<_> = (1..).zip(calls).filter(|(_, (tool, _))| ["pay", "put"].contains(tool)).collect();
         let harness = Harness::new();
-        turns(&harness.world, 1, calls);
+        script_turns(&harness.world, 1, calls);
         harness.apply(RUN, &spec());
         let _life = harness.begin(OPERATOR);
         for (at, _) in &gated {
             // Half a day passes before each decision, and costs nothing.
             harness.people().wait_for_gate(&format!("handle/.turn-1/.call-{at}/.gate")).await;
             harness.pass(60).await;
-            let before = state_writes(&harness);
+            let before = count_state_writes(&harness);
             harness.pass(12 * 3600).await;
-            assert_eq!(state_writes(&harness), before, "{}", harness.server.story());
+            assert_eq!(count_state_writes(&harness), before, "{}", harness.server.story());
             harness.people().decide("alice", &format!("handle/.turn-1/.call-{at}/.gate"), 1, verdict("Approve")).await;
         }
         assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
         harness.pass(600).await;
-        let writes = state_writes(&harness) - 2;
+        let writes = count_state_writes(&harness) - 2;
         assert!(writes <= 2 + 4 * gated.len(), "{calls:?}: {writes} writes");
         assert_eq!(writes, expected, "{calls:?}:\n{}", harness.server.story());
     }
 }
 
 /// Returns the phases of the calls of the first turn as they are stored, in order.
-fn stored(harness: &Harness) -> Vec<String> {
+fn stored_phases(harness: &Harness) -> Vec<String> {
     let workflow = harness.workflow(RUN);
     let calls = list(&workflow["status"]["steps"]).filter(|step| step["kind"] == "http");
     calls.map(|step| step["phase"].as_str().unwrap().to_owned()).collect()
@@ -301,35 +301,35 @@ fn stored(harness: &Harness) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_call_waits_for_its_siblings_at_most_half_a_minute() {
     let harness = Harness::new();
-    turns(&harness.world, 1, &[("find", 1), ("find", 3), ("find", 1800)]);
+    script_turns(&harness.world, 1, &[("find", 1), ("find", 3), ("find", 1800)]);
     harness.apply(RUN, &spec());
     let _life = harness.begin(OPERATOR);
     harness.pass(15).await;
-    let before = state_writes(&harness);
-    assert_eq!(stored(&harness), ["Started", "Started", "Started"]);
+    let before = count_state_writes(&harness);
+    assert_eq!(stored_phases(&harness), ["Started", "Started", "Started"]);
     harness.pass(30).await;
-    assert_eq!(stored(&harness), ["Succeeded", "Succeeded", "Started"]);
+    assert_eq!(stored_phases(&harness), ["Succeeded", "Succeeded", "Started"]);
     harness.pass(1200).await;
-    assert_eq!(state_writes(&harness), before + 1, "one write for both, and none while a call lasts");
+    assert_eq!(count_state_writes(&harness), before + 1, "one write for both, and none while a call lasts");
     assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_end_beside_gates_alone_is_stored_at_once() {
     let harness = Harness::new();
-    turns(&harness.world, 1, &[("find", 1), ("pay", 1)]);
+    script_turns(&harness.world, 1, &[("find", 1), ("pay", 1)]);
     harness.apply(RUN, &spec());
     let _life = harness.begin(OPERATOR);
     harness.people().wait_for_gate("handle/.turn-1/.call-2/.gate").await;
     harness.pass(2).await;
-    assert_eq!(stored(&harness), ["Succeeded"], "a person can take days");
+    assert_eq!(stored_phases(&harness), ["Succeeded"], "a person can take days");
     assert_eq!(harness.workflow(RUN)["status"]["phase"], "Waiting");
 }
 
 #[tokio::test(start_paused = true)]
 async fn long_results_are_not_kept_in_memory_alone() {
     let harness = Harness::new();
-    turns(&harness.world, 1, &[("find", 1), ("find", 2), ("find", 20)]);
+    script_turns(&harness.world, 1, &[("find", 1), ("find", 2), ("find", 20)]);
     for (at, bytes) in [(1, 200_000), (2, 100_000)] {
         let answer = Answer::value("x".repeat(bytes)).after(Duration::from_secs(at));
         harness.world.answers(format!("{RUN}/handle/.turn-1/.call-{at}/get-order"), answer);
@@ -337,35 +337,35 @@ async fn long_results_are_not_kept_in_memory_alone() {
     harness.apply(RUN, &spec());
     let _life = harness.begin(OPERATOR);
     harness.pass(10).await;
-    assert_eq!(stored(&harness), ["Succeeded", "Succeeded", "Started"], "both together are too long to wait");
+    assert_eq!(stored_phases(&harness), ["Succeeded", "Succeeded", "Started"], "both together are too long to wait");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_operator_stores_waiting_results_when_it_shuts_down() {
     let harness = Harness::new();
-    turns(&harness.world, 1, &[("find", 1), ("find", 15)]);
+    script_turns(&harness.world, 1, &[("find", 1), ("find", 15)]);
     harness.apply(RUN, &spec());
     let life = harness.server.incarnation(OPERATOR);
     let clock = harness.server.clock();
     let shutdown = async move { clock.pass(Duration::from_secs(8)).await };
     let process = tokio::spawn(harness.operator_until(&life, shutdown));
     harness.pass(7).await;
-    assert_eq!(stored(&harness), ["Started", "Started"]);
+    assert_eq!(stored_phases(&harness), ["Started", "Started"]);
     harness.pass(2).await;
-    assert_eq!(stored(&harness), ["Succeeded", "Started"], "{}", harness.server.story());
+    assert_eq!(stored_phases(&harness), ["Succeeded", "Started"], "{}", harness.server.story());
     process.await.unwrap();
-    assert_eq!(stored(&harness), ["Succeeded", "Succeeded"], "{}", harness.server.story());
+    assert_eq!(stored_phases(&harness), ["Succeeded", "Succeeded"], "{}", harness.server.story());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_repeats_only_calls_whose_end_was_not_stored() {
     let harness = Harness::new();
-    turns(&harness.world, 1, &[("find", 1), ("tell", 2), ("find", 4), ("find", 9)]);
+    script_turns(&harness.world, 1, &[("find", 1), ("tell", 2), ("find", 4), ("find", 9)]);
     harness.apply(RUN, &spec());
     let life = harness.begin(OPERATOR);
     harness.pass(8).await;
     assert_eq!(
-        stored(&harness),
+        stored_phases(&harness),
         ["Succeeded", "Succeeded", "Started", "Started"],
         "the second end took the first along"
     );
@@ -381,7 +381,7 @@ async fn a_crash_repeats_only_calls_whose_end_was_not_stored() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_costs_no_requests_that_read() {
     let harness = Harness::new();
-    turns(&harness.world, 5, &[("find", 1), ("find", 5)]);
+    script_turns(&harness.world, 5, &[("find", 1), ("find", 5)]);
     harness.apply(RUN, &spec());
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.wait_for_end(RUN).await;

@@ -35,7 +35,7 @@ fn expiring() -> Value {
     chain(json!([gate("review", json!({"timeout": {"after": "60s", "action": "Skip"}})), set("send", "sent")]))
 }
 
-fn olga_approves(people: People) -> BoxFuture<'static, ()> {
+fn approve_as_olga(people: People) -> BoxFuture<'static, ()> {
     async move { people.decide("olga", "review", 90, verdict("Approve")).await }.boxed()
 }
 
@@ -48,7 +48,7 @@ fn typed<T: DeserializeOwned>(object: Value) -> T {
 }
 
 /// Returns the events that can be derived from the stored objects.
-fn derived(harness: &Harness) -> Vec<TypedEvent> {
+fn derive_events(harness: &Harness) -> Vec<TypedEvent> {
     let workflow: Workflow = typed(harness.workflow(RUN));
     let approvals: Vec<Approval> = harness.approvals().into_iter().map(typed).collect();
     let uid_of = |name: &str| {
@@ -85,7 +85,7 @@ async fn each_event_of_a_gate_and_its_run_is_announced_once_and_in_order() {
     let harness = Harness::new();
     harness.apply(RUN, &escalating());
     let _life = harness.begin(OPERATOR);
-    tokio::spawn(olga_approves(harness.people()));
+    tokio::spawn(approve_as_olga(harness.people()));
     harness.wait_for_end(RUN).await;
     harness.pass(10).await;
     let announced = harness.announced.all();
@@ -100,7 +100,7 @@ async fn each_event_of_a_gate_and_its_run_is_announced_once_and_in_order() {
         "Ended(Succeeded)",
     ];
     assert_eq!(kinds(&announced), expected);
-    for event in derived(&harness) {
+    for event in derive_events(&harness) {
         assert!(announced.contains(&event), "{event:?}: {announced:#?}");
     }
     assert!(announced.iter().all(|event| match event {
@@ -134,8 +134,9 @@ async fn a_timeout_is_announced_as_expired_and_a_refused_run_has_no_digest() {
     assert_eq!(Occurrence::accepted(&refused), None);
 }
 
-/// Runs one Workflow while `act` plays the people, and returns the announced events. All derived events are among them.
-async fn announced_of(spec: &Value, after: u64, act: impl AsyncFnOnce(&Harness)) -> Vec<String> {
+/// Runs one Workflow, in which `act` plays the people after `after` seconds. Returns the kinds of the announced events,
+/// and checks that each derived event was announced once.
+async fn announced_kinds(spec: &Value, after: u64, act: impl AsyncFnOnce(&Harness)) -> Vec<String> {
     let harness = Harness::new();
     harness.apply(RUN, spec);
     let _life = harness.begin(OPERATOR);
@@ -144,7 +145,7 @@ async fn announced_of(spec: &Value, after: u64, act: impl AsyncFnOnce(&Harness))
     harness.wait_for_end(RUN).await;
     harness.pass(10).await;
     let announced = harness.announced.all();
-    for event in derived(&harness) {
+    for event in derive_events(&harness) {
         let count = announced.iter().filter(|other| identity(other) == identity(&event)).count();
         assert!(announced.contains(&event) && count == 1, "{event:?}: {announced:#?}");
     }
@@ -154,7 +155,7 @@ async fn announced_of(spec: &Value, after: u64, act: impl AsyncFnOnce(&Harness))
 #[tokio::test(start_paused = true)]
 async fn a_gate_that_ends_with_its_run_is_announced() {
     let waits = chain(json!([gate("review", json!({})), set("send", "sent")]));
-    let cancelled = announced_of(&waits, 5, async |harness| harness.people().set_field(RUN, "cancel", true)).await;
+    let cancelled = announced_kinds(&waits, 5, async |harness| harness.people().set_field(RUN, "cancel", true)).await;
     let mut sorted = cancelled.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, ["Accepted", "Asked", "Decided(Cancelled)", "Ended(Cancelled)", "Taken(Cancelled)"]);
@@ -168,7 +169,7 @@ async fn a_gate_that_ends_with_its_run_is_announced() {
     for (at, step) in branches["steps"].as_array_mut().unwrap().iter_mut().enumerate() {
         step["branch"] = json!(format!("b{at}"));
     }
-    let mut failed = announced_of(&branches, 60, async |_| {}).await;
+    let mut failed = announced_kinds(&branches, 60, async |_| {}).await;
     failed.sort_unstable();
     let expected = [
         "Accepted",
@@ -183,8 +184,9 @@ async fn a_gate_that_ends_with_its_run_is_announced() {
     assert_eq!(failed, expected);
 }
 
-/// Kills the operator at its `nth` write; returns whether there was one.
-async fn killed_at(spec: fn() -> Value, people: fn(People) -> BoxFuture<'static, ()>, nth: u64, crash: Crash) -> bool {
+/// Runs one Workflow whose operator dies at its `nth` write, and checks that equal events have equal content. Returns
+/// whether there was such a write.
+async fn kill_at_write(spec: fn() -> Value, people: fn(People) -> BoxFuture<'static, ()>, nth: u64, crash: Crash) -> bool {
     let harness = Harness::new();
     harness.apply(RUN, &spec());
     harness.server.fault(On::writes_of(OPERATOR).nth(nth), Fault::Crash(crash));
@@ -196,7 +198,7 @@ async fn killed_at(spec: fn() -> Value, people: fn(People) -> BoxFuture<'static,
         })
         .await;
     let mut known = BTreeMap::new();
-    for event in harness.announced.all().into_iter().chain(derived(&harness)) {
+    for event in harness.announced.all().into_iter().chain(derive_events(&harness)) {
         let first = known.entry(identity(&event)).or_insert_with(|| event.clone());
         assert_eq!(*first, event, "write {nth}, {crash:?}: {}", harness.server.story());
     }
@@ -208,11 +210,11 @@ async fn an_event_that_is_derived_again_after_a_crash_is_equal() {
     let mut points = 0_u64;
     for crash in [Crash::Applied, Crash::NotApplied] {
         let mut nth = 1;
-        while killed_at(escalating, olga_approves, nth, crash).await {
+        while kill_at_write(escalating, approve_as_olga, nth, crash).await {
             nth += 1;
         }
         let mut of_expiring = 1;
-        while killed_at(expiring, no_decision, of_expiring, crash).await {
+        while kill_at_write(expiring, no_decision, of_expiring, crash).await {
             of_expiring += 1;
         }
         assert!(nth.min(of_expiring) > 5, "the runs have more writes than {nth} and {of_expiring}");

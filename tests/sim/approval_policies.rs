@@ -29,12 +29,12 @@ fn remove_policy(harness: &Harness) {
     assert!(harness.server.remove(&policies(), "", "policy"));
 }
 
-fn two_people() -> Value {
+fn policy_of_two_people() -> Value {
     json!({"gates": {"minThreshold": 2}})
 }
 
-/// Returns a demand that no gate here can meet.
-fn legal() -> Value {
+/// Returns a policy that demands approvers whom no gate here has.
+fn unmeetable_policy() -> Value {
     json!({"gates": {"requiredFrom": [{"group": "legal", "min": 1}]}})
 }
 
@@ -42,13 +42,14 @@ fn two_gates() -> Value {
     chain(json!([gate("one", json!({})), gate("two", json!({})), set("end", "done")]))
 }
 
-fn request(harness: &Harness, path: &str) -> Value {
+fn request_of(harness: &Harness, path: &str) -> Value {
     let approvals = harness.approvals();
     let found = approvals.iter().find(|approval| approval["spec"]["request"]["gate"]["path"] == path);
     found.unwrap_or_else(|| panic!("{path} was never asked:\n{}", harness.server.story()))["spec"]["request"].clone()
 }
 
-async fn both_approve(harness: &Harness, path: &str) {
+/// Lets alice approve five seconds after the gate asks, and bob right after her.
+async fn approve_by_both(harness: &Harness, path: &str) {
     let people = harness.people();
     people.decide("alice", path, 5, verdict("Approve")).await;
     people.decide("bob", path, 0, verdict("Approve")).await;
@@ -60,26 +61,26 @@ async fn a_new_policy_applies_to_the_next_gate_wherever_the_operator_crashes() {
         for n in 1.. {
             let harness = Harness::new();
             harness.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash));
-            let story = async {
+            let scenario = async {
                 harness.apply(RUN, &two_gates());
                 let people = harness.people();
                 people.wait_for_gate("one").await;
-                apply_policy(&harness, two_people());
+                apply_policy(&harness, policy_of_two_people());
                 harness.pass(30).await;
                 people.decide("alice", "one", 5, verdict("Approve")).await;
-                both_approve(&harness, "two").await;
+                approve_by_both(&harness, "two").await;
                 harness.wait_for_end(RUN).await;
                 harness.pass(QUIET.as_secs()).await;
             };
-            let ((), deaths) = harness.keep_alive(&[OPERATOR], story).await;
+            let ((), deaths) = harness.keep_alive(&[OPERATOR], scenario).await;
             assert_eq!(
                 harness.workflow(RUN)["status"]["phase"],
                 "Succeeded",
                 "{crash:?} {n}\n{}",
                 harness.server.story()
             );
-            assert_eq!(request(&harness, "one")["quorums"][0]["threshold"], 1);
-            let two = request(&harness, "two");
+            assert_eq!(request_of(&harness, "one")["quorums"][0]["threshold"], 1);
+            let two = request_of(&harness, "two");
             assert_eq!(
                 (&two["quorums"][0]["threshold"], &two["requiredBy"][0]["source"]),
                 (&json!(2), &json!("ClusterApprovalPolicy policy"))
@@ -95,17 +96,17 @@ async fn a_new_policy_applies_to_the_next_gate_wherever_the_operator_crashes() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_was_not_created_follows_a_new_policy() {
     let harness = Harness::new();
-    let makes = On::writes_of(OPERATOR).only(|r| r.verb == Verb::Create && r.resource.plural == "approvals");
-    harness.server.fault(makes.nth(1), Fault::Crash(Crash::NotApplied));
+    let creations = On::writes_of(OPERATOR).only(|r| r.verb == Verb::Create && r.resource.plural == "approvals");
+    harness.server.fault(creations.nth(1), Fault::Crash(Crash::NotApplied));
     harness.apply(RUN, &two_gates());
     let life = harness.begin(OPERATOR);
     harness.pass(60).await;
     life.crash().await;
     assert_eq!(harness.workflow(RUN)["status"]["steps"][0]["phase"], "Waiting");
-    apply_policy(&harness, two_people());
+    apply_policy(&harness, policy_of_two_people());
     let life = harness.begin(OPERATOR);
     harness.people().wait_for_gate("one#2").await;
-    assert_eq!(request(&harness, "one#2")["quorums"][0]["threshold"], 2);
+    assert_eq!(request_of(&harness, "one#2")["quorums"][0]["threshold"], 2);
     let records = harness.workflow(RUN)["status"]["steps"].clone();
     assert_eq!(records[0]["decision"]["phase"], "Superseded", "{records}");
     assert_eq!(harness.approvals().len(), 1, "nobody saw the first one");
@@ -115,7 +116,7 @@ async fn a_request_that_was_not_created_follows_a_new_policy() {
 #[tokio::test(start_paused = true)]
 async fn a_run_in_conflict_with_a_policy_is_refused_or_held() {
     let harness = Harness::new();
-    apply_policy(&harness, legal());
+    apply_policy(&harness, unmeetable_policy());
     harness.apply(RUN, &two_gates());
     let life = harness.begin(OPERATOR);
     harness.wait_for_end(RUN).await;
@@ -126,7 +127,7 @@ async fn a_run_in_conflict_with_a_policy_is_refused_or_held() {
     harness.apply(RUN, &two_gates());
     let life = harness.begin(OPERATOR);
     harness.people().wait_for_gate("one").await;
-    apply_policy(&harness, legal());
+    apply_policy(&harness, unmeetable_policy());
     harness.people().decide("alice", "one", 60, verdict("Approve")).await;
     harness.pass(48 * 3600).await;
     assert_eq!(harness.condition("Held"), ("True".to_owned(), "PolicyConflict".to_owned()));
@@ -154,9 +155,9 @@ async fn nothing_begins_while_a_policy_cannot_be_read() {
     let writes = harness.operators_writes().len();
     harness.pass(3600).await;
     assert_eq!(harness.operators_writes().len(), writes, "waiting costs nothing");
-    harness.server.edit(&policies(), "", "policy", |policy| policy["spec"] = two_people()).unwrap();
+    harness.server.edit(&policies(), "", "policy", |policy| policy["spec"] = policy_of_two_people()).unwrap();
     harness.people().wait_for_gate("one").await;
-    assert_eq!(request(&harness, "one")["quorums"][0]["threshold"], 2);
+    assert_eq!(request_of(&harness, "one")["quorums"][0]["threshold"], 2);
 
     // A waiting run keeps waiting, and can be cancelled.
     harness.server.edit(&policies(), "", "policy", |policy| policy["spec"] = json!({"gates": 7})).unwrap();
@@ -175,7 +176,7 @@ async fn added_gates_stay_in_an_accepted_run_when_the_policy_changes() {
     apply_policy(&harness, json!({"steps": [{"name": "last", "at": "End", "hitl": hitl}]}));
     harness.apply(RUN, &two_gates());
     harness.server.fault(On::writes_of(OPERATOR).nth(4), Fault::Crash(Crash::Applied));
-    let story = async {
+    let scenario = async {
         harness.people().wait_for_gate("one").await;
         remove_policy(&harness);
         for path in ["one", "two", "last"] {
@@ -185,7 +186,7 @@ async fn added_gates_stay_in_an_accepted_run_when_the_policy_changes() {
         harness.pass(QUIET.as_secs()).await;
         run
     };
-    let (run, _) = harness.keep_alive(&[OPERATOR], story).await;
+    let (run, _) = harness.keep_alive(&[OPERATOR], scenario).await;
     assert_eq!(run["status"]["addedSteps"][0]["source"], "ClusterApprovalPolicy policy");
     assert_eq!((&run["status"]["phase"], &run["status"]["outputs"]), (&json!("Succeeded"), &json!("done")));
     laws::hold(&harness, RUN).unwrap_or_else(|law| panic!("{law}\n{}", harness.server.story()));
@@ -277,7 +278,7 @@ async fn no_call_runs_without_the_policys_people_in_random_runs() {
             approvals.iter().find(open).cloned()
         };
         let ended = |harness: &Harness| harness.workflow(RUN)["status"]["finishedAt"].is_string();
-        let story = async {
+        let scenario = async {
             for decided in 0.. {
                 harness.server.until_all(|_| ended(&harness) || open(&harness).is_some()).await;
                 let Some(approval) = open(&harness).filter(|_| !ended(&harness)) else { break };
@@ -293,7 +294,7 @@ async fn no_call_runs_without_the_policys_people_in_random_runs() {
             }
             harness.pass(QUIET.as_secs()).await;
         };
-        harness.keep_alive(&[OPERATOR], story).await;
+        harness.keep_alive(&[OPERATOR], scenario).await;
         laws::hold(&harness, RUN).unwrap_or_else(|law| panic!("seed {seed}: {law}\n{}", harness.server.story()));
         calls += harness.world.effects().len();
     }

@@ -24,7 +24,7 @@ fn branches(count: usize, host: &str) -> Value {
 }
 
 /// Applies a Workflow with `count` calls, each of which takes `minutes`.
-fn crowd(harness: &Harness, namespace: &str, name: &str, count: usize, minutes: u64) {
+fn apply_slow_calls(harness: &Harness, namespace: &str, name: &str, count: usize, minutes: u64) {
     for n in 0..count {
         let answer = Answer::value("done").after(Duration::from_secs(60 * minutes));
         harness.world.answers(format!("{name}/b{n}/get"), answer);
@@ -33,45 +33,46 @@ fn crowd(harness: &Harness, namespace: &str, name: &str, count: usize, minutes: 
 }
 
 /// Applies a Workflow with one call that is answered at once.
-fn single(harness: &Harness, namespace: &str, name: &str) {
+fn apply_one_call(harness: &Harness, namespace: &str, name: &str) {
     let step = json!({"name": "get", "http": {"method": "GET", "url": format!("http://{name}.test/")}});
     harness.apply_in(namespace, name, &chain(json!([step])));
 }
 
-fn of(harness: &Harness, namespace: &str, name: &str) -> Value {
+fn read_workflow(harness: &Harness, namespace: &str, name: &str) -> Value {
     harness.server.value(&workflows(), namespace, name).unwrap()
 }
 
-fn in_flight(harness: &Harness, workflow: &str) -> usize {
+fn count_in_flight(harness: &Harness, workflow: &str) -> usize {
     let prefix = format!("{workflow}/");
     harness.world.effects().iter().filter(|e| e.answered.is_none() && e.key.path.starts_with(&prefix)).count()
 }
 
-fn message(workflow: &Value) -> String {
-    let said = list(&workflow["status"]["conditions"]).find(|c| c["type"] == "CallsPending").cloned();
-    said.unwrap_or_default()["message"].as_str().unwrap_or_default().to_owned()
+/// Returns the message of the condition `CallsPending`; empty without the condition.
+fn pending_message(workflow: &Value) -> String {
+    let condition = list(&workflow["status"]["conditions"]).find(|c| c["type"] == "CallsPending").cloned();
+    condition.unwrap_or_default()["message"].as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test(start_paused = true)]
 async fn eighty_slow_calls_of_a_workflow_do_not_block_other_runs() {
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
-    crowd(&harness, "crowded", "big", 80, 30);
+    apply_slow_calls(&harness, "crowded", "big", 80, 30);
     harness.pass(10).await;
-    assert_eq!(in_flight(&harness, "big"), 16, "a quarter of 64");
-    assert_eq!(condition(&of(&harness, "crowded", "big"), "CallsPending"), ("True".to_owned(), "Queued".to_owned()));
-    let said = message(&of(&harness, "crowded", "big"));
+    assert_eq!(count_in_flight(&harness, "big"), 16, "a quarter of 64");
+    assert_eq!(condition(&read_workflow(&harness, "crowded", "big"), "CallsPending"), ("True".to_owned(), "Queued".to_owned()));
+    let said = pending_message(&read_workflow(&harness, "crowded", "big"));
     assert!(
         said.starts_with("step b16/get: its Workflow has 16 calls in flight") && said.contains("63 more"),
         "{said}"
     );
     // The honest twins: in another namespace, and beside it.
     for (namespace, name) in [("other", "alone"), ("crowded", "beside")] {
-        single(&harness, namespace, name);
+        apply_one_call(&harness, namespace, name);
         harness.pass(1).await;
-        let run = of(&harness, namespace, name);
+        let run = read_workflow(&harness, namespace, name);
         assert_eq!(run["status"]["phase"], "Succeeded", "{}", harness.server.story());
-        assert_eq!(message(&run), "");
+        assert_eq!(pending_message(&run), "");
     }
     let ended = |run: &Value| run["status"]["finishedAt"].is_string();
     let run = harness.server.until(&workflows(), "crowded", "big", ended).await;
@@ -90,29 +91,29 @@ async fn namespaces_with_a_thousand_waiting_calls_leave_places_to_others_and_whe
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
     for n in 0..8 {
-        crowd(&harness, "one", &format!("a{n}"), 128, 10);
-        crowd(&harness, "two", &format!("b{n}"), 128, 20);
+        apply_slow_calls(&harness, "one", &format!("a{n}"), 128, 10);
+        apply_slow_calls(&harness, "two", &format!("b{n}"), 128, 20);
     }
     harness.pass(60).await;
-    let running = |crowd: &str| (0..8).map(|n| in_flight(&harness, &format!("{crowd}{n}"))).sum::<usize>();
+    let running = |crowd: &str| (0..8).map(|n| count_in_flight(&harness, &format!("{crowd}{n}"))).sum::<usize>();
     let (one, two) = (running("a"), running("b"));
     assert!(one.min(two) >= 16 && one + two <= 44, "{one} and {two} of 64");
     let share = format!("the namespace one has {one} calls in flight, which is its share");
-    assert!((0..8).any(|n| message(&of(&harness, "one", &format!("a{n}"))).contains(&share)), "{share}");
-    single(&harness, "three", "alone");
+    assert!((0..8).any(|n| pending_message(&read_workflow(&harness, "one", &format!("a{n}"))).contains(&share)), "{share}");
+    apply_one_call(&harness, "three", "alone");
     harness.pass(1).await;
-    assert_eq!(of(&harness, "three", "alone")["status"]["phase"], "Succeeded");
+    assert_eq!(read_workflow(&harness, "three", "alone")["status"]["phase"], "Succeeded");
     // Enough namespaces that their first calls take all slots.
     for n in 0..40 {
-        crowd(&harness, &format!("further-{n}"), &format!("c{n}"), 2, 20);
+        apply_slow_calls(&harness, &format!("further-{n}"), &format!("c{n}"), 2, 20);
     }
     harness.pass(60).await;
-    single(&harness, "four", "alone");
+    apply_one_call(&harness, "four", "alone");
     harness.pass(60).await;
-    let waits = of(&harness, "four", "alone");
+    let waits = read_workflow(&harness, "four", "alone");
     assert_eq!(condition(&waits, "CallsPending"), ("True".to_owned(), "Queued".to_owned()));
     assert!(
-        message(&waits).contains("the operator has 64 calls in flight") && message(&waits).contains("(--max-calls)")
+        pending_message(&waits).contains("the operator has 64 calls in flight") && pending_message(&waits).contains("(--max-calls)")
     );
     // The first calls end after ten minutes.
     let ended = |run: &Value| run["status"]["finishedAt"].is_string();
@@ -125,7 +126,7 @@ async fn namespaces_with_a_thousand_waiting_calls_leave_places_to_others_and_whe
 #[tokio::test(start_paused = true)]
 async fn waiting_calls_are_made_after_a_crash() {
     let harness = Harness::new();
-    crowd(&harness, NAMESPACE, "big", 40, 1);
+    apply_slow_calls(&harness, NAMESPACE, "big", 40, 1);
     for _ in 0..3 {
         let life = harness.begin_and_settle(OPERATOR).await;
         harness.pass(90).await;
@@ -140,12 +141,12 @@ async fn waiting_calls_of_a_stopped_run_block_no_other_run() {
     for field in ["suspend", "cancel"] {
         let harness = Harness::new();
         let _life = harness.begin_and_settle(OPERATOR).await;
-        crowd(&harness, NAMESPACE, "big", 32, 1);
+        apply_slow_calls(&harness, NAMESPACE, "big", 32, 1);
         harness.pass(10).await;
         harness.people().set_field("big", field, true);
         harness.pass(120).await;
         assert_eq!(harness.world.effects().len(), 16, "{field}: nothing more begins");
-        crowd(&harness, NAMESPACE, "next", 16, 1);
+        apply_slow_calls(&harness, NAMESPACE, "next", 16, 1);
         assert_eq!(harness.wait_for_end("next").await["status"]["phase"], "Succeeded");
         if field == "suspend" {
             harness.people().set_field("big", field, false);
@@ -194,7 +195,7 @@ async fn a_call_that_was_accepted_under_a_longer_setting_is_cut_short() {
 }
 
 /// Applies a Workflow that sends a long text `count` times at once; each call takes ten minutes.
-fn sends_long_texts(harness: &Harness, namespace: &str, name: &str, count: usize) {
+fn apply_long_texts(harness: &Harness, namespace: &str, name: &str, count: usize) {
     let steps: Vec<Value> = (0..count)
         .map(|n| {
             harness.world.answers(format!("{name}/b{n}/send"), Answer::value("sent").after(Duration::from_secs(600)));
@@ -217,24 +218,24 @@ async fn ten_namespaces_that_send_long_texts_leave_memory_to_another() {
     let most = i64::try_from(harness.memory.calls).unwrap();
     let _life = harness.begin_and_settle(OPERATOR).await;
     for n in 0..10 {
-        sends_long_texts(&harness, &format!("hostile-{n}"), &format!("h{n}"), 12);
+        apply_long_texts(&harness, &format!("hostile-{n}"), &format!("h{n}"), 12);
     }
     harness.pass(5).await;
     let held = harness.metric(HELD);
     assert!(held > most / 2 && held <= most, "{held} of {most}");
-    let runs: Vec<_> = (0..10).map(|n| of(&harness, &format!("hostile-{n}"), &format!("h{n}"))).collect();
+    let runs: Vec<_> = (0..10).map(|n| read_workflow(&harness, &format!("hostile-{n}"), &format!("h{n}"))).collect();
     assert!(
-        runs.iter().any(|run| message(run).contains("there is no memory for")),
+        runs.iter().any(|run| pending_message(run).contains("there is no memory for")),
         "{:?}",
-        runs.iter().map(message).collect::<Vec<_>>()
+        runs.iter().map(pending_message).collect::<Vec<_>>()
     );
-    assert!((0..10).all(|n| in_flight(&harness, &format!("h{n}")) > 0), "each has some");
+    assert!((0..10).all(|n| count_in_flight(&harness, &format!("h{n}")) > 0), "each has some");
     // The honest twins: one that needs no more than its own share, and one that sends a long text itself.
-    single(&harness, "other", "alone");
-    sends_long_texts(&harness, "another", "long", 2);
+    apply_one_call(&harness, "other", "alone");
+    apply_long_texts(&harness, "another", "long", 2);
     harness.pass(1).await;
-    assert_eq!(of(&harness, "other", "alone")["status"]["phase"], "Succeeded");
-    assert!(in_flight(&harness, "long") > 0);
+    assert_eq!(read_workflow(&harness, "other", "alone")["status"]["phase"], "Succeeded");
+    assert!(count_in_flight(&harness, "long") > 0);
     let ended = |run: &Value| run["status"]["finishedAt"].is_string();
     for n in 0..10 {
         let run = harness.server.until(&workflows(), &format!("hostile-{n}"), &format!("h{n}"), ended).await;

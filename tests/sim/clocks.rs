@@ -17,7 +17,7 @@ const DAY: i64 = 24 * 3600;
 const AHEAD: [i64; 5] = [0, DAY + 3600, -600, 30 * DAY, -30 * DAY];
 
 /// Applies a gate that a deadline approves after an hour, on a machine whose clock is wrong.
-fn begun(ahead: i64) -> Harness {
+fn harness_with_gate(ahead: i64) -> Harness {
     let harness = Harness::new();
     harness.server.set_machines_ahead(ahead);
     let timeout = json!({"after": "1h", "action": "Approve"});
@@ -25,14 +25,14 @@ fn begun(ahead: i64) -> Harness {
     harness
 }
 
-fn moment(value: &Value) -> jiff::Timestamp {
+fn parse_time(value: &Value) -> jiff::Timestamp {
     value.as_str().unwrap().parse().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_gate_keeps_its_deadline_on_a_machine_with_a_wrong_clock() {
     for ahead in AHEAD {
-        let harness = begun(ahead);
+        let harness = harness_with_gate(ahead);
         let _life = harness.begin_and_settle(OPERATOR).await;
         let asked = harness.server.clock().now();
         let expected = match ahead {
@@ -41,7 +41,7 @@ async fn a_gate_keeps_its_deadline_on_a_machine_with_a_wrong_clock() {
             ..0 => ("True", "MachineBehind"),
         };
         assert_eq!(harness.condition("ClockSkewed"), (expected.0.into(), expected.1.into()), "{ahead}");
-        let deadline = moment(&harness.approval()["spec"]["request"]["deadline"]);
+        let deadline = parse_time(&harness.approval()["spec"]["request"]["deadline"]);
         let time = deadline.duration_since(asked).as_secs();
         assert!((3598..=3601).contains(&time), "{ahead}: a gate of an hour has {time} s");
         harness.pass(3500).await;
@@ -49,7 +49,7 @@ async fn a_gate_keeps_its_deadline_on_a_machine_with_a_wrong_clock() {
         harness.pass(110).await;
         let ended = harness.approval()["status"]["outcome"].clone();
         assert_eq!(ended["source"], "Timeout", "{ahead}");
-        assert!(moment(&ended["decidedAt"]) >= deadline, "{ahead}: {ended}");
+        assert!(parse_time(&ended["decidedAt"]) >= deadline, "{ahead}: {ended}");
         assert_eq!(harness.workflow(RUN)["status"]["phase"], "Succeeded", "{ahead}");
     }
 }
@@ -57,7 +57,7 @@ async fn a_gate_keeps_its_deadline_on_a_machine_with_a_wrong_clock() {
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_while_a_gate_waits_changes_nothing() {
     for ahead in AHEAD {
-        let harness = begun(0);
+        let harness = harness_with_gate(0);
         let _life = harness.begin_and_settle(OPERATOR).await;
         harness.pass(60).await;
         harness.server.set_machines_ahead(ahead);
@@ -68,7 +68,7 @@ async fn a_clock_that_is_set_while_a_gate_waits_changes_nothing() {
         harness.pass(5).await;
         let outcome = harness.approval()["status"]["outcome"].clone();
         assert_eq!(outcome["source"], "Human", "{ahead}");
-        let apart = moment(&outcome["decidedAt"]).duration_since(harness.server.clock().now()).abs();
+        let apart = parse_time(&outcome["decidedAt"]).duration_since(harness.server.clock().now()).abs();
         assert!(apart.as_secs() <= 6, "{ahead}: {outcome}");
     }
 }
@@ -77,7 +77,7 @@ async fn a_clock_that_is_set_while_a_gate_waits_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_new_process_on_a_wrong_machine_ends_no_open_gate() {
     for ahead in AHEAD {
-        let harness = begun(0);
+        let harness = harness_with_gate(0);
         harness.begin_and_settle(OPERATOR).await.crash().await;
         harness.server.set_machines_ahead(ahead);
         harness.server.fault(On::requests_of(OPERATOR).nth(1), Fault::Reset);
@@ -94,7 +94,7 @@ fn approvals_of(operator: &str) -> On {
 /// No person was asked at this gate: a quota refused its Approval until its deadline had passed.
 #[tokio::test(start_paused = true)]
 async fn a_gate_without_an_approval_does_not_approve_itself() {
-    let harness = begun(0);
+    let harness = harness_with_gate(0);
     harness.server.fault(approvals_of(OPERATOR), Fault::Refuse(Refusal::new(403, "Forbidden", "exceeded quota: q")));
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.pass(2 * 3600).await;
@@ -104,7 +104,7 @@ async fn a_gate_without_an_approval_does_not_approve_itself() {
     let asked = harness.approvals();
     let phases: Vec<_> = asked.iter().map(|approval| approval["status"]["phase"].to_string()).collect();
     assert_eq!(phases, [r#""Superseded""#, r#""Pending""#], "{}", harness.server.story());
-    let left = moment(&asked[1]["spec"]["request"]["deadline"]).duration_since(harness.server.clock().now());
+    let left = parse_time(&asked[1]["spec"]["request"]["deadline"]).duration_since(harness.server.clock().now());
     assert!(left.as_secs() > 3000, "it has its whole time: {left}");
     assert_eq!(harness.workflow(RUN)["status"]["phase"], "Waiting");
 }
@@ -112,7 +112,7 @@ async fn a_gate_without_an_approval_does_not_approve_itself() {
 /// Every Approval is created late, as behind a slow webhook.
 #[tokio::test(start_paused = true)]
 async fn a_gate_can_be_decided_when_every_creation_is_late() {
-    let harness = begun(0);
+    let harness = harness_with_gate(0);
     let (clock, since) = (harness.server.clock(), Mutex::new(BTreeMap::new()));
     let is_early = move |request: &Request| {
         let is_creation = request.resource.plural == "approvals" && request.verb == Verb::Create;
@@ -142,7 +142,7 @@ async fn a_gate_does_not_approve_itself_after_an_outage_of_half_its_time() {
         (600, true, false),
         (3601, false, false),
     ] {
-        let mut harness = begun(0);
+        let mut harness = harness_with_gate(0);
         harness.lease = lease;
         let life = harness.begin_and_settle(OPERATOR).await;
         assert_eq!(harness.approvals().len(), 1, "the premise");

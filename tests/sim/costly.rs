@@ -8,7 +8,7 @@ use signoff_expr::{Scope, Template};
 use signoff_tests::sim::Answer;
 
 use crate::{
-    endless::{harness_with_limit, until_quarantined},
+    endless::{harness_with_limit, wait_until_quarantined},
     harness::{Harness, OPERATOR, condition},
     people::verdict,
     scenario_runner::ENOUGH,
@@ -94,7 +94,7 @@ async fn a_run_is_quarantined_after_three_stopped_evaluations_of_its_answers() {
     spec["pattern"] = json!({"parallel": {"maxParallel": 128}});
     harness.apply(RUN, &spec);
     let _life = harness.begin(OPERATOR);
-    let workflow = until_quarantined(&harness, RUN).await;
+    let workflow = wait_until_quarantined(&harness, RUN).await;
     let quarantine = &workflow["status"]["quarantine"];
     assert_eq!(quarantine["failures"], 3, "{workflow:#}");
     assert!(quarantine["until"].is_string(), "what others wrote stops no run for good");
@@ -109,6 +109,6 @@ async fn a_run_is_quarantined_when_its_own_text_costs_too_much_after_an_answer()
     let draft = json!({"name": "draft", "agent": {"name": "writer", "input": "go"}});
     harness.apply(RUN, &chain(json!([draft, set("one", "[[endless:render]]")])));
     let _life = harness.begin(OPERATOR);
-    let workflow = until_quarantined(&harness, RUN).await;
+    let workflow = wait_until_quarantined(&harness, RUN).await;
     assert_eq!(too_costly(&workflow), 0, "{workflow:#}");
 }

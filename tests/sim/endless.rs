@@ -35,7 +35,7 @@ pub fn is_quarantined(workflow: &Value) -> bool {
     condition(workflow, "Quarantined").0 == "True"
 }
 
-pub async fn until_quarantined(harness: &Harness, name: &str) -> Value {
+pub async fn wait_until_quarantined(harness: &Harness, name: &str) -> Value {
     harness.server.until(&workflows(), NAMESPACE, name, is_quarantined).await
 }
 
@@ -49,7 +49,7 @@ async fn a_run_whose_text_never_ends_is_quarantined_alone() {
         let _life = harness.begin(OPERATOR);
         honest(&harness);
         assert_eq!(harness.wait_for_end(HONEST).await["status"]["phase"], "Succeeded", "{place}");
-        let workflow = until_quarantined(&harness, RUN).await;
+        let workflow = wait_until_quarantined(&harness, RUN).await;
         endless::release(&format!("alone: [[{place}"));
         assert_eq!(condition(&workflow, "Quarantined"), ("True".to_owned(), reason.to_owned()), "{place}");
         let quarantine = &workflow["status"]["quarantine"];
@@ -66,7 +66,7 @@ async fn a_quarantined_run_is_cancelled_without_an_evaluation() {
     let harness = harness();
     harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
     let _life = harness.begin(OPERATOR);
-    until_quarantined(&harness, RUN).await;
+    wait_until_quarantined(&harness, RUN).await;
     let evaluated = harness.evaluator.begun();
     harness.people().set_field(RUN, "suspend", true);
     harness.wait_for_phase(RUN, "Suspended").await;
@@ -82,7 +82,7 @@ async fn a_quarantined_run_is_retried_after_a_minute_or_an_edit() {
     let harness = harness();
     harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
     let life = harness.begin(OPERATOR);
-    let first = until_quarantined(&harness, RUN).await["status"]["quarantine"].clone();
+    let first = wait_until_quarantined(&harness, RUN).await["status"]["quarantine"].clone();
     // The next process finds the run quarantined, and does not evaluate it.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
@@ -194,16 +194,16 @@ async fn two_lost_threads_end_the_process_after_both_runs_are_quarantined() {
 
 #[tokio::test]
 async fn of_a_hundred_honest_runs_beside_a_hundred_hostile_ones_none_is_set_aside() {
-    a_hundred_beside_a_hundred("hostile").await;
+    check_a_hundred_beside_a_hundred("hostile").await;
 }
 
 #[tokio::test]
 async fn of_a_hundred_honest_runs_in_the_namespace_of_a_hundred_hostile_ones_none_is_set_aside() {
-    a_hundred_beside_a_hundred(NAMESPACE).await;
+    check_a_hundred_beside_a_hundred(NAMESPACE).await;
 }
 
 /// Checks a hundred endless runs in `namespace` beside a hundred honest ones.
-async fn a_hundred_beside_a_hundred(namespace: &str) {
+async fn check_a_hundred_beside_a_hundred(namespace: &str) {
     const EACH: usize = 100;
     let harness = harness();
     for number in 0..EACH {
@@ -241,6 +241,6 @@ async fn only_the_run_that_ended_the_operator_is_quarantined() {
     for name in [HONEST, "suspect"] {
         assert_eq!(harness.wait_for_end(name).await["status"]["phase"], "Succeeded", "{name}");
     }
-    let deadly = until_quarantined(&harness, "deadly").await;
+    let deadly = wait_until_quarantined(&harness, "deadly").await;
     assert_eq!(condition(&deadly, "Quarantined"), ("True".to_owned(), "EndedOperator".to_owned()));
 }

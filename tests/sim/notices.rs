@@ -29,7 +29,7 @@ const UNTIL_STORED: u64 = 120;
 const UNTIL_HEARD: u64 = 900;
 
 /// Returns a run whose gate waits for four days.
-fn waits() -> Value {
+fn run_of_four_days() -> Value {
     chain(json!([gate("review", json!({"timeout": {"after": "96h"}})), set("send", "sent")]))
 }
 
@@ -254,7 +254,7 @@ async fn a_recipient_that_fails_for_a_day_does_not_repeat_other_notices() {
     harness.receivers().answer(move |attempt| if is_alice(attempt.to) { Reception::Busy } else { Reception::Taken });
     let mut life = harness.begin(OPERATOR);
     for hour in (0..26_u64).step_by(2) {
-        harness.apply(&format!("r{hour}"), &waits());
+        harness.apply(&format!("r{hour}"), &run_of_four_days());
         // Each operator dies at another time after the request.
         harness.server.clock().pass(Duration::from_millis(10 + 137 * hour)).await;
         life.crash().await;
@@ -341,7 +341,7 @@ async fn notices_cost_a_gate_no_state_writes_and_an_idle_operator_no_requests() 
     assert!(states <= 4, "{states} state writes:\n{}", harness.server.story());
     let marks = harness.server.count(|entry| entry.is_state_write() && is_of_notices(entry));
     assert!((1..=8).contains(&marks), "{marks} writes of marks:\n{}", harness.server.story());
-    harness.apply("waits", &waits());
+    harness.apply("waits", &run_of_four_days());
     harness.pass(UNTIL_STORED).await;
     let before = harness.server.log().len();
     harness.pass(24 * 3600).await;
@@ -357,11 +357,11 @@ async fn a_namespace_with_many_notices_does_not_delay_another() {
     harness.receivers().take(Duration::from_secs(1));
     let life = harness.begin(OPERATOR);
     for number in 0..300 {
-        harness.apply_in("flood", &format!("r{number}"), &waits());
+        harness.apply_in("flood", &format!("r{number}"), &run_of_four_days());
     }
     harness.pass(5).await;
     let begin = harness.server.clock().now();
-    harness.apply_in("other", "one", &waits());
+    harness.apply_in("other", "one", &run_of_four_days());
     harness.pass(10).await;
     let arrived = harness.receivers().arrived();
     let of_flood = arrived.iter().filter(|arrival| arrival.notice.namespace == "flood").count();
@@ -373,11 +373,11 @@ async fn a_namespace_with_many_notices_does_not_delay_another() {
 }
 
 /// Returns the condition `Notified` of the only Approval.
-fn notified(harness: &Harness) -> (String, String) {
+fn notified_condition(harness: &Harness) -> (String, String) {
     condition(&harness.approval(), "Notified")
 }
 
-fn absent() -> (String, String) {
+fn absent_condition() -> (String, String) {
     (String::new(), String::new())
 }
 
@@ -387,13 +387,13 @@ async fn a_failing_channel_is_reported_on_the_approval_until_it_delivers() {
         let harness = Harness::with_notices(&["hook"]);
         harness.receivers().answer(|_| Reception::Busy);
         let mut life = harness.begin(OPERATOR);
-        harness.apply(RUN, &waits());
+        harness.apply(RUN, &run_of_four_days());
         harness.people().wait_for_gate("review").await;
         harness.pass(55).await;
-        assert_eq!(notified(&harness), absent(), "not before a minute has passed");
+        assert_eq!(notified_condition(&harness), absent_condition(), "not before a minute has passed");
         harness.pass(10).await;
         let not_delivered = ("False".to_owned(), "NotDelivered".to_owned());
-        assert_eq!(notified(&harness), not_delivered, "{}", harness.server.story());
+        assert_eq!(notified_condition(&harness), not_delivered, "{}", harness.server.story());
         let text = harness.approval().to_string();
         assert!(text.contains("channel hook: not delivered, and tried again: busy"), "{text}");
         harness.pass(1800).await;
@@ -403,13 +403,13 @@ async fn a_failing_channel_is_reported_on_the_approval_until_it_delivers() {
             life.crash().await;
             life = harness.begin(OPERATOR);
             harness.pass(120).await;
-            assert_eq!(notified(&harness), not_delivered, "the next operator keeps what still applies");
+            assert_eq!(notified_condition(&harness), not_delivered, "the next operator keeps what still applies");
             assert_eq!(harness.server.count(of_approvals), writes, "{}", harness.server.story());
         }
         harness.receivers().heal();
         harness.pass(2 * 3600).await;
         assert_eq!(harness.receivers().arrived().len(), 1, "it was delivered");
-        assert_eq!(notified(&harness), absent(), "crashes: {crashes}: {}", harness.server.story());
+        assert_eq!(notified_condition(&harness), absent_condition(), "crashes: {crashes}: {}", harness.server.story());
         assert_eq!(harness.server.count(of_approvals), writes + 1, "one write takes the condition away");
         harness.people().vote("alice", &name(&harness.approval()), verdict("Approve"));
         assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
@@ -422,15 +422,15 @@ async fn a_refused_notice_is_reported_at_once_and_until_the_outcome() {
     let harness = Harness::with_notices(&["hook"]);
     harness.receivers().answer(|_| Reception::Refused);
     let life = harness.begin(OPERATOR);
-    harness.apply(RUN, &waits());
+    harness.apply(RUN, &run_of_four_days());
     harness.people().wait_for_gate("review").await;
     harness.pass(2).await;
-    assert_eq!(notified(&harness), ("False".to_owned(), "GivenUp".to_owned()), "{}", harness.server.story());
+    assert_eq!(notified_condition(&harness), ("False".to_owned(), "GivenUp".to_owned()), "{}", harness.server.story());
     assert_eq!(harness.receivers().attempts(), 1, "it is not tried again");
     harness.people().vote("alice", &name(&harness.approval()), verdict("Approve"));
     harness.wait_for_end(RUN).await;
     harness.pass(10).await;
-    assert_eq!(notified(&harness), absent());
+    assert_eq!(notified_condition(&harness), absent_condition());
     life.crash().await;
 }
 
@@ -439,7 +439,7 @@ async fn notices_of_a_deleted_run_are_dropped_and_counted() {
     let harness = Harness::with_notices(&["hook"]);
     harness.receivers().answer(|_| Reception::Busy);
     let life = harness.begin(OPERATOR);
-    harness.apply(RUN, &waits());
+    harness.apply(RUN, &run_of_four_days());
     harness.people().wait_for_gate("review").await;
     // The mark stays a minute behind the open requests.
     harness.pass(UNTIL_STORED).await;
@@ -487,7 +487,7 @@ async fn an_author_can_add_only_channels_that_allow_it() {
     let received = received_events(&harness);
     let channels: Vec<_> = received.keys().map(|(channel, _)| channel.as_str()).collect();
     assert_eq!(channels, ["finance", "hook"]);
-    assert_eq!(notified(&harness), absent());
+    assert_eq!(notified_condition(&harness), absent_condition());
     let review = gate("review", json!({"timeout": timeout, "notify": ["hook"]}));
     let server = &harness.server;
     harness.apply_in("further", "second", &chain(json!([review, set("send", "sent")])));

@@ -31,7 +31,7 @@ fn set_rules(harness: &Harness, rules: Option<i32>) {
 
 /// Starts a run that waits at its gate, accepted under these rules, with a vote of alice, and an operator of this
 /// version.
-async fn voted(rules: Option<i32>) -> (Harness, Life) {
+async fn begin_with_vote(rules: Option<i32>) -> (Harness, Life) {
     let harness = Harness::new();
     harness.apply(RUN, &payment());
     let life = harness.begin(OPERATOR);
@@ -52,7 +52,7 @@ fn is_held(harness: &Harness) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_run_of_other_rules_is_held_and_its_vote_is_not_counted() {
     for rules in [None, Some(1), Some(RULES + 1)] {
-        let (harness, life) = voted(rules).await;
+        let (harness, life) = begin_with_vote(rules).await;
         let before = harness.workflow(RUN);
         harness.pass(48 * 3600).await;
         assert!(is_held(&harness), "{rules:?}: {:#}", harness.workflow(RUN));
@@ -85,7 +85,7 @@ async fn a_run_of_other_rules_is_held_and_its_vote_is_not_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_of_these_rules_goes_on_when_its_operator_is_replaced() {
-    let (harness, life) = voted(Some(RULES)).await;
+    let (harness, life) = begin_with_vote(Some(RULES)).await;
     assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
     assert_eq!((harness.events("Held").len(), harness.world.effects().len()), (0, 1));
     life.crash().await;
@@ -94,7 +94,7 @@ async fn a_run_of_these_rules_goes_on_when_its_operator_is_replaced() {
 #[tokio::test(start_paused = true)]
 async fn a_run_of_other_rules_can_be_suspended_cancelled_and_deleted() {
     for end in ["suspend", "cancel", "delete"] {
-        let (harness, life) = voted(None).await;
+        let (harness, life) = begin_with_vote(None).await;
         harness.pass(10).await;
         assert!(is_held(&harness), "{end}");
         match end {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns a gate with thirty approvers of whom twenty must approve.
-fn of_many() -> Harness {
+fn harness_with_large_quorum() -> Harness {
     let harness = Harness::new();
     let approvers: Vec<_> = (0..30).map(|n| json!({"kind": "User", "name": format!("voter-{n}")})).collect();
     harness.apply(RUN, &chain(json!([gate("review", json!({"approvers": approvers, "threshold": 20}))])));
@@ -23,14 +23,14 @@ async fn pass(harness: &Harness, millis: u64) {
     harness.server.clock().pass(Duration::from_millis(millis)).await;
 }
 
-fn tallies(harness: &Harness) -> usize {
+fn count_tallies(harness: &Harness) -> usize {
     let of_approvals = |entry: &Entry| entry.subresource.is_some() && entry.resource.plural == "approvals";
     harness.operators_writes().iter().filter(|entry| of_approvals(entry)).count()
 }
 
 #[tokio::test(start_paused = true)]
 async fn votes_within_a_second_are_shown_with_two_writes() {
-    let harness = of_many();
+    let harness = harness_with_large_quorum();
     let _life = harness.begin(OPERATOR);
     harness.pass(1).await;
     let approval = name(&harness.approval());
@@ -41,12 +41,12 @@ async fn votes_within_a_second_are_shown_with_two_writes() {
     }
     harness.pass(2).await;
     assert_eq!(harness.approval()["status"]["tally"]["have"], 10);
-    assert_eq!(tallies(&harness), 2);
+    assert_eq!(count_tallies(&harness), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_decision_does_not_wait_for_the_next_tally() {
-    let harness = of_many();
+    let harness = harness_with_large_quorum();
     let _life = harness.begin(OPERATOR);
     harness.pass(1).await;
     let approval = name(&harness.approval());
@@ -56,5 +56,5 @@ async fn a_decision_does_not_wait_for_the_next_tally() {
     }
     pass(&harness, 100).await;
     assert_eq!(harness.approval()["status"]["phase"], "Approved");
-    assert_eq!(tallies(&harness), 2, "the first vote and the outcome");
+    assert_eq!(count_tallies(&harness), 2, "the first vote and the outcome");
 }

@@ -17,30 +17,30 @@ fn blobs() -> Resource {
 }
 
 /// Applies a run that pays a deposit, asks alice, and pays the rest; its journal moves into Blobs at once.
-fn pays_twice(harness: &Harness) {
+fn apply_two_payments(harness: &Harness) {
     let steps = [post("deposit", "7 EUR", "fail"), gate("review", json!({})), post("pay", "42 EUR", "fail")];
     harness.apply(RUN, &chain(json!(steps)));
 }
 
-async fn waits(harness: &Harness) -> Life {
+async fn begin_and_wait_for_gate(harness: &Harness) -> Life {
     let life = harness.begin(OPERATOR);
     harness.people().wait_for_gate("review").await;
     harness.pass(10).await;
     life
 }
 
-/// Returns the only Blob of an undisturbed run of this kind, whose name every twin of it needs too.
-async fn expected() -> Value {
+/// Returns the only Blob of an undisturbed run with two payments. Other runs of this kind need a Blob of the same name.
+async fn blob_of_undisturbed_run() -> Value {
     let twin = Harness { room: TINY, ..Harness::new() };
-    pays_twice(&twin);
-    let life = waits(&twin).await;
+    apply_two_payments(&twin);
+    let life = begin_and_wait_for_gate(&twin).await;
     let [blob] = &twin.server.values(&blobs(), Some(NAMESPACE))[..] else { panic!("not one Blob") };
     life.crash().await;
     blob.clone()
 }
 
-/// Returns the Blob that another user can create while the policies are absent, for a run whose uid is not yet known.
-fn planted(blob: &Value, change: impl FnOnce(&mut Value)) -> Value {
+/// Returns a copy of the Blob with `change`, as another user can create it before the run exists, whose uid is unknown.
+fn plantable_copy(blob: &Value, change: impl FnOnce(&mut Value)) -> Value {
     let mut blob = blob.clone();
     for field in ["uid", "resourceVersion", "creationTimestamp"] {
         blob["metadata"].as_object_mut().unwrap().shift_remove(field);
@@ -50,12 +50,12 @@ fn planted(blob: &Value, change: impl FnOnce(&mut Value)) -> Value {
     blob
 }
 
-fn named(blob: &Value) -> &str {
+fn name_of_blob(blob: &Value) -> &str {
     blob["metadata"]["name"].as_str().unwrap()
 }
 
 /// Returns the recorded names of values whose usual name is taken.
-fn recorded(harness: &Harness) -> Vec<String> {
+fn recorded_names(harness: &Harness) -> Vec<String> {
     let names = harness.workflow(RUN)["status"]["valueNames"].clone();
     let names = names.as_object().cloned().unwrap_or_default();
     names.values().map(|name| name.as_str().unwrap().to_owned()).collect()
@@ -63,31 +63,31 @@ fn recorded(harness: &Harness) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_planted_blob_neither_stops_a_run_nor_replaces_its_value() {
-    let blob = expected().await;
-    let garbage = planted(&blob, |blob| blob["spec"]["data"] = json!("garbage"));
-    let empty = planted(&blob, |blob| blob["spec"] = json!({}));
-    let same_bytes = planted(&blob, |_| {});
-    let without_an_owner = planted(&blob, |blob| {
+    let blob = blob_of_undisturbed_run().await;
+    let garbage = plantable_copy(&blob, |blob| blob["spec"]["data"] = json!("garbage"));
+    let empty = plantable_copy(&blob, |blob| blob["spec"] = json!({}));
+    let same_bytes = plantable_copy(&blob, |_| {});
+    let without_an_owner = plantable_copy(&blob, |blob| {
         blob["metadata"].as_object_mut().unwrap().shift_remove("ownerReferences");
     });
     for theirs in [garbage, empty, same_bytes, without_an_owner] {
         for taken_away in [false, true] {
             let harness = Harness { room: TINY, ..Harness::new() };
-            pays_twice(&harness);
+            apply_two_payments(&harness);
             let theirs = harness.server.insert(theirs.clone()).unwrap();
-            let life = waits(&harness).await;
-            let [other] = &recorded(&harness)[..] else {
+            let life = begin_and_wait_for_gate(&harness).await;
+            let [other] = &recorded_names(&harness)[..] else {
                 panic!("no other name is recorded:\n{}", harness.server.story())
             };
-            assert!(other.starts_with(named(&blob)) && other != named(&blob), "{other}");
+            assert!(other.starts_with(name_of_blob(&blob)) && other != name_of_blob(&blob), "{other}");
             let ours = harness.server.value(&blobs(), NAMESPACE, other).unwrap();
             assert_eq!(ours["metadata"]["labels"], blob["metadata"]["labels"]);
             assert_eq!(ours["spec"], blob["spec"]);
-            assert_eq!(harness.server.value(&blobs(), NAMESPACE, named(&blob)).unwrap(), theirs, "it is not the run's");
+            assert_eq!(harness.server.value(&blobs(), NAMESPACE, name_of_blob(&blob)).unwrap(), theirs, "it is not the run's");
             // The next operator has nothing cached.
             life.crash().await;
             if taken_away {
-                assert!(harness.server.remove(&blobs(), NAMESPACE, named(&blob)));
+                assert!(harness.server.remove(&blobs(), NAMESPACE, name_of_blob(&blob)));
             }
             let life = harness.begin(OPERATOR);
             harness.people().decide("alice", "review", 60, verdict("Approve")).await;
@@ -103,11 +103,11 @@ async fn a_planted_event_hides_no_event_of_a_run() {
     let events = Resource::new("events.k8s.io", "events");
     let run = async |planted: &[Value]| {
         let harness = Harness::new();
-        pays_twice(&harness);
+        apply_two_payments(&harness);
         for theirs in planted {
             harness.server.insert(theirs.clone()).unwrap();
         }
-        let life = waits(&harness).await;
+        let life = begin_and_wait_for_gate(&harness).await;
         harness.people().decide("alice", "review", 60, verdict("Approve")).await;
         harness.wait_for_end(RUN).await;
         harness.pass(60).await;
@@ -154,17 +154,17 @@ async fn a_value_under_another_name_is_stored_again_after_a_crash() {
     let (ended, deaths) = harness.keep_alive(&[OPERATOR], story).await;
     assert_eq!((deaths, &ended["status"]["phase"]), (1, &json!("Succeeded")), "{}", harness.server.story());
     assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
-    let [other] = &recorded(&harness)[..] else { panic!("not one other name:\n{}", harness.server.story()) };
+    let [other] = &recorded_names(&harness)[..] else { panic!("not one other name:\n{}", harness.server.story()) };
     assert!(other.starts_with(&name) && *other != name, "{other}");
     assert_eq!(harness.server.value(&blobs(), NAMESPACE, other).unwrap()["spec"]["data"], long);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_continues_once_a_name_for_its_value_is_free() {
-    let blob = expected().await;
+    let blob = blob_of_undisturbed_run().await;
     let harness = Harness { room: TINY, ..Harness::new() };
-    pays_twice(&harness);
-    harness.server.insert(planted(&blob, |_| {})).unwrap();
+    apply_two_payments(&harness);
+    harness.server.insert(plantable_copy(&blob, |_| {})).unwrap();
     let many = (0..MAX_VALUE_NAMES).map(|n| (Digest::of_bytes(&n.to_be_bytes()).to_string(), json!("elsewhere")));
     let many = many.collect::<serde_json::Map<_, _>>();
     let full = json!({"phase": "Pending", "seq": 0, "valueNames": many});
@@ -174,9 +174,9 @@ async fn a_run_continues_once_a_name_for_its_value_is_free() {
     assert_eq!(harness.condition("ValueUnavailable"), ("True".to_owned(), "NamesTaken".to_owned()));
     let [event] = &harness.events("NamesTaken")[..] else { panic!("{:?}", harness.events("NamesTaken")) };
     let says = |text: &str| event["note"].as_str().is_some_and(|note| note.contains(text));
-    assert!(says(named(&blob)) && says("delete them"), "{event}");
+    assert!(says(name_of_blob(&blob)) && says("delete them"), "{event}");
 
-    assert!(harness.server.remove(&blobs(), NAMESPACE, named(&blob)));
+    assert!(harness.server.remove(&blobs(), NAMESPACE, name_of_blob(&blob)));
     harness.pass(700).await;
     harness.people().decide("alice", "review", 60, verdict("Approve")).await;
     assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());

@@ -28,7 +28,7 @@ const FIRST: &str = "first";
 const LABEL: &str = "signoff.dev/guard";
 
 /// Holds back the operator's watch events of the guard's objects.
-fn blind(harness: &Harness, operator: &str) {
+fn hold_guard_events(harness: &Harness, operator: &str) {
     let kinds: BTreeSet<Resource> = shipped().iter().map(|object| place(object).0).collect();
     for kind in kinds.into_iter().chain([Resource::new("apiregistration.k8s.io", "apiservices")]) {
         harness.server.hold_events_of(operator, &kind);
@@ -41,26 +41,26 @@ fn approval_of(harness: &Harness, run: &str) -> Option<String> {
     approvals.iter().find(|approval| approval["spec"]["request"]["workflow"]["name"] == run).map(name)
 }
 
-async fn asked(harness: &Harness, run: &str) -> String {
+async fn wait_for_gate(harness: &Harness, run: &str) -> String {
     harness.server.until_all(|_| approval_of(harness, run).is_some()).await;
     approval_of(harness, run).unwrap()
 }
 
-/// Removes the policy of votes, writes a vote, and restores the policy.
-fn forges(server: &ApiServer, approval: &str) {
-    forges_without(server, approval, "ValidatingAdmissionPolicyBinding", "signoff-approvals");
+/// Lets the policy of votes only warn, writes a vote of bob, and restores the policy.
+fn forge_vote(server: &ApiServer, approval: &str) {
+    forge_vote_without(server, approval, "ValidatingAdmissionPolicyBinding", "signoff-approvals");
 }
 
-/// Changes an object of the guard, writes a vote, and restores the object.
-fn forges_without(server: &ApiServer, approval: &str, kind: &str, name: &str) {
-    lifted(server, kind, name, || {
+/// Changes an object of the guard so that it enforces nothing, writes a vote of bob, and restores the object.
+fn forge_vote_without(server: &ApiServer, approval: &str, kind: &str, name: &str) {
+    with_rule_changed(server, kind, name, || {
         let vote = |object: &mut Value| object["spec"]["decisions"]["bob"] = verdict("Approve");
         server.edit(&approvals(), NAMESPACE, approval, vote).unwrap();
     });
 }
 
-/// Runs `meanwhile` while a policy is removed that is restored afterwards.
-fn lifted(server: &ApiServer, kind: &str, name: &str, meanwhile: impl FnOnce()) {
+/// Changes an object of the guard so that it enforces nothing, runs `meanwhile`, and restores the object.
+fn with_rule_changed(server: &ApiServer, kind: &str, name: &str, meanwhile: impl FnOnce()) {
     let mut shipped = shipped().into_iter();
     let object = shipped.find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap();
     let (resource, name) = place(&object);
@@ -76,14 +76,14 @@ fn lifted(server: &ApiServer, kind: &str, name: &str, meanwhile: impl FnOnce()) 
     set(object["spec"].clone());
 }
 
-/// Returns the operator's reads since then, without watches and without the questions before calls.
-fn reads(harness: &Harness, operator: &str, from: usize) -> Vec<Entry> {
+/// Returns the operator's reads after the first `from` requests of the log, without watches and without the questions
+/// before calls.
+fn reads_since(harness: &Harness, operator: &str, from: usize) -> Vec<Entry> {
     let is_read = |entry: &Entry| *entry.actor == *operator && matches!(entry.verb, Verb::Get | Verb::List);
     harness.server.log().into_iter().skip(from).filter(is_read).filter(|entry| !is_about_call(entry)).collect()
 }
 
-/// Returns whether a request belongs to the question before a call that must not be repeated: do run and namespace
-/// still exist?
+/// Returns whether a request asks if the run or the namespace still exists, before a call that must not be repeated.
 fn is_about_call(entry: &Entry) -> bool {
     matches!(entry.resource.plural.as_str(), "workflows" | "namespaces") && entry.verb == Verb::Get
 }
@@ -98,7 +98,7 @@ async fn a_decision_costs_six_reads() {
     harness.people().vote("alice", &approval, verdict("Approve"));
     assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
     harness.pass(600).await;
-    let reads = reads(&harness, &operator, before);
+    let reads = reads_since(&harness, &operator, before);
     let (lists, gets): (Vec<_>, Vec<_>) = reads.iter().partition(|entry| entry.verb == Verb::List);
     let kinds: BTreeSet<_> = lists.iter().map(|entry| entry.resource.plural.as_str()).collect();
     assert_eq!((lists.len(), kinds.len()), (5, 5), "{}", harness.server.story());
@@ -118,7 +118,7 @@ async fn a_decision_costs_six_reads() {
 }
 
 /// Decides the gate of a run, and waits for its end, so that the whole question has just been answered.
-async fn decided(harness: &Harness, run: &str, approval: &str) {
+async fn decide_and_wait(harness: &Harness, run: &str, approval: &str) {
     harness.people().vote("alice", approval, verdict("Approve"));
     assert_eq!(harness.wait_for_end(run).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
 }
@@ -128,12 +128,12 @@ async fn a_decision_right_after_another_costs_three_reads_by_name() {
     let (harness, operator) = guarded().await;
     harness.apply(OTHER, &chain(json!([gate("review", json!({}))])));
     let life = harness.begin(&operator);
-    let (first, second) = (asked(&harness, OTHER).await, asked(&harness, RUN).await);
+    let (first, second) = (wait_for_gate(&harness, OTHER).await, wait_for_gate(&harness, RUN).await);
     harness.pass(10).await;
-    decided(&harness, OTHER, &first).await;
+    decide_and_wait(&harness, OTHER, &first).await;
     let before = harness.server.log().len();
-    decided(&harness, RUN, &second).await;
-    let reads = reads(&harness, &operator, before);
+    decide_and_wait(&harness, RUN, &second).await;
+    let reads = reads_since(&harness, &operator, before);
     let mut named: Vec<_> = reads
         .iter()
         .map(|entry| {
@@ -160,11 +160,11 @@ async fn a_vote_that_is_forged_right_after_a_decision_does_not_count() {
         let (harness, operator) = guarded().await;
         harness.apply(OTHER, &chain(json!([gate("review", json!({}))])));
         let life = harness.begin(&operator);
-        let (first, second) = (asked(&harness, OTHER).await, asked(&harness, RUN).await);
+        let (first, second) = (wait_for_gate(&harness, OTHER).await, wait_for_gate(&harness, RUN).await);
         harness.pass(10).await;
-        blind(&harness, &operator);
-        decided(&harness, OTHER, &first).await;
-        forges_without(&harness.server, &second, kind, "signoff-approvals");
+        hold_guard_events(&harness, &operator);
+        decide_and_wait(&harness, OTHER, &first).await;
+        forge_vote_without(&harness.server, &second, kind, "signoff-approvals");
         harness.pass(60).await;
         let forged = harness.server.value(&approvals(), NAMESPACE, &second).unwrap();
         assert_eq!(forged["status"]["phase"], "Superseded", "{kind}:\n{}", harness.server.story());
@@ -179,12 +179,12 @@ async fn an_outcome_that_is_forged_right_after_a_decision_does_not_count() {
         let (harness, operator) = guarded().await;
         harness.apply(OTHER, &chain(json!([gate("review", json!({}))])));
         let life = harness.begin(&operator);
-        let (first, second) = (asked(&harness, OTHER).await, asked(&harness, RUN).await);
+        let (first, second) = (wait_for_gate(&harness, OTHER).await, wait_for_gate(&harness, RUN).await);
         harness.pass(10).await;
-        blind(&harness, &operator);
-        decided(&harness, OTHER, &first).await;
+        hold_guard_events(&harness, &operator);
+        decide_and_wait(&harness, OTHER, &first).await;
         let honest = harness.server.value(&approvals(), NAMESPACE, &first).unwrap();
-        lifted(&harness.server, kind, "signoff-status", || {
+        with_rule_changed(&harness.server, kind, "signoff-status", || {
             let outcome = |object: &mut Value| object["status"] = honest["status"].clone();
             harness.server.edit(&approvals(), NAMESPACE, &second, outcome).unwrap();
         });
@@ -205,11 +205,11 @@ async fn a_status_that_is_forged_right_after_a_decision_changes_no_count() {
         let timeout = json!({"after": "1h", "action": "Approve"});
         harness.apply(OTHER, &chain(json!([gate("review", json!({"timeout": timeout}))])));
         let life = harness.begin(&operator);
-        let (first, target) = (asked(&harness, FIRST).await, asked(&harness, OTHER).await);
+        let (first, target) = (wait_for_gate(&harness, FIRST).await, wait_for_gate(&harness, OTHER).await);
         harness.pass(10).await;
-        blind(&harness, &operator);
-        decided(&harness, FIRST, &first).await;
-        lifted(&harness.server, "ValidatingAdmissionPolicyBinding", "signoff-status", || {
+        hold_guard_events(&harness, &operator);
+        decide_and_wait(&harness, FIRST, &first).await;
+        with_rule_changed(&harness.server, "ValidatingAdmissionPolicyBinding", "signoff-status", || {
             let status = |object: &mut Value| object["status"] = forged.clone();
             harness.server.edit(&approvals(), NAMESPACE, &target, status).unwrap();
             if votes {
@@ -230,16 +230,16 @@ async fn a_watch_event_during_a_short_question_voids_its_answer() {
     let (harness, operator) = guarded().await;
     harness.apply(OTHER, &chain(json!([gate("review", json!({}))])));
     let life = harness.begin(&operator);
-    let (first, second) = (asked(&harness, OTHER).await, asked(&harness, RUN).await);
+    let (first, second) = (wait_for_gate(&harness, OTHER).await, wait_for_gate(&harness, RUN).await);
     harness.pass(10).await;
-    decided(&harness, OTHER, &first).await;
+    decide_and_wait(&harness, OTHER, &first).await;
     let is_short =
         |request: &Request| request.verb == Verb::Get && request.resource.plural == "validatingadmissionpolicies";
     harness.server.fault(On::requests_of(&operator).only(is_short), Fault::SlowResponse(Duration::from_secs(5)));
     let before = harness.server.log().len();
     harness.people().vote("alice", &second, verdict("Approve"));
-    harness.server.until_all(|_| reads(&harness, &operator, before).iter().any(|entry| is_short(entry))).await;
-    lifted(&harness.server, "ValidatingAdmissionPolicyBinding", "signoff-blobs", || {});
+    harness.server.until_all(|_| reads_since(&harness, &operator, before).iter().any(|entry| is_short(entry))).await;
+    with_rule_changed(&harness.server, "ValidatingAdmissionPolicyBinding", "signoff-blobs", || {});
     harness.pass(60).await;
     let object = harness.server.value(&approvals(), NAMESPACE, &second).unwrap();
     assert_eq!(object["status"]["phase"], "Superseded", "{}", harness.server.story());
@@ -256,10 +256,10 @@ async fn a_later_decision_finds_a_change_of_any_guard_object() {
         let (harness, operator) = guarded().await;
         harness.apply(OTHER, &chain(json!([gate("review", json!({}))])));
         let life = harness.begin(&operator);
-        let (first, second) = (asked(&harness, OTHER).await, asked(&harness, RUN).await);
+        let (first, second) = (wait_for_gate(&harness, OTHER).await, wait_for_gate(&harness, RUN).await);
         harness.pass(10).await;
-        blind(&harness, &operator);
-        decided(&harness, OTHER, &first).await;
+        hold_guard_events(&harness, &operator);
+        decide_and_wait(&harness, OTHER, &first).await;
         harness.pass(1).await;
         let (resource, name) = place(&object);
         let changes = |object: &mut Value| object["spec"]["changed"] = json!(true);
@@ -284,7 +284,7 @@ async fn sixteen_decisions_at_once_share_two_questions() {
     let life = harness.begin(&operator);
     let mut gates = Vec::new();
     for run in &runs {
-        gates.push(asked(&harness, run).await);
+        gates.push(wait_for_gate(&harness, run).await);
     }
     harness.pass(10).await;
     let before = harness.server.log().len();
@@ -295,7 +295,7 @@ async fn sixteen_decisions_at_once_share_two_questions() {
         assert_eq!(harness.wait_for_end(run).await["status"]["phase"], "Succeeded");
     }
     harness.pass(60).await;
-    let reads = reads(&harness, &operator, before);
+    let reads = reads_since(&harness, &operator, before);
     assert!(reads.len() <= 12, "{} reads for 16 decisions:\n{}", reads.len(), harness.server.story());
     life.crash().await;
 }
@@ -305,20 +305,20 @@ async fn at_most_one_question_is_in_flight_and_its_answer_serves_no_later_decisi
     let (harness, operator) = guarded().await;
     harness.apply(OTHER, &chain(json!([gate("review", json!({}))])));
     let life = harness.begin(&operator);
-    let (first, second) = (asked(&harness, OTHER).await, asked(&harness, RUN).await);
+    let (first, second) = (wait_for_gate(&harness, OTHER).await, wait_for_gate(&harness, RUN).await);
     harness.pass(10).await;
-    blind(&harness, &operator);
+    hold_guard_events(&harness, &operator);
     let bindings = |request: &Request| request.resource.plural == "validatingadmissionpolicybindings";
     let slow = On::requests_of(&operator).only(move |request| request.verb == Verb::List && bindings(request));
     harness.server.fault(slow, Fault::SlowResponse(Duration::from_secs(5)));
     let before = harness.server.log().len();
     let questions =
-        |harness: &Harness| reads(harness, &operator, before).iter().filter(|entry| bindings(entry)).count();
+        |harness: &Harness| reads_since(harness, &operator, before).iter().filter(|entry| bindings(entry)).count();
     harness.people().vote("alice", &first, verdict("Approve"));
     harness.server.until_all(|_| questions(&harness) == 1).await;
     // The answer to the question is in flight: all policies are as shipped.
     harness.pass(1).await;
-    forges(&harness.server, &second);
+    forge_vote(&harness.server, &second);
     harness.pass(2).await;
     assert_eq!(questions(&harness), 1, "a second question was sent beside the first");
     // The honest decision has its answer; the question for the forged one is answered with no.
@@ -349,7 +349,7 @@ fn statuses(harness: &Harness, operator: &str) -> Arc<Mutex<Vec<Value>>> {
 
 #[tokio::test(start_paused = true)]
 async fn a_vote_that_is_forged_during_another_decision_does_not_count() {
-    let points = forges_at_every_point(false).await;
+    let points = forge_at_every_point(false).await;
     // Six requests of the whole question, the two state writes and the Events at least.
     assert!(points >= 9, "only {points} points");
     signoff_tests::tried(points, "points of a decision");
@@ -357,15 +357,16 @@ async fn a_vote_that_is_forged_during_another_decision_does_not_count() {
 
 #[tokio::test(start_paused = true)]
 async fn a_vote_that_is_forged_during_a_following_decision_does_not_count() {
-    let points = forges_at_every_point(true).await;
+    let points = forge_at_every_point(true).await;
     // Three requests of the short question instead.
     assert!(points >= 6, "only {points} points");
     signoff_tests::tried(points, "points of a decision that follows another");
 }
 
-/// Forges a vote before each request of an honest decision. Returns the number of points. `follows`: whether another
-/// decision was made right before the honest one, so that the short question is asked.
-async fn forges_at_every_point(follows: bool) -> usize {
+/// Forges a vote before each request of an honest decision, in a new simulation for each, and checks that no forged
+/// vote counts. Returns the number of requests. `follows`: whether another decision was made right before the honest
+/// one, so that the short question is asked.
+async fn forge_at_every_point(follows: bool) -> usize {
     let mut point = 0;
     loop {
         let (harness, operator) = guarded().await;
@@ -373,34 +374,34 @@ async fn forges_at_every_point(follows: bool) -> usize {
             harness.apply(run, &chain(json!([gate("review", json!({}))])));
         }
         let life = harness.begin(&operator);
-        let (honest, target) = (asked(&harness, OTHER).await, asked(&harness, RUN).await);
-        let first = asked(&harness, FIRST).await;
+        let (honest, target) = (wait_for_gate(&harness, OTHER).await, wait_for_gate(&harness, RUN).await);
+        let first = wait_for_gate(&harness, FIRST).await;
         harness.pass(10).await;
-        blind(&harness, &operator);
+        hold_guard_events(&harness, &operator);
         if follows {
-            decided(&harness, FIRST, &first).await;
+            decide_and_wait(&harness, FIRST, &first).await;
         }
         let written = statuses(&harness, &operator);
         // Answers take some time, so that every point is within the question.
         let is_read = |request: &Request| matches!(request.verb, Verb::Get | Verb::List);
         let reads = On::requests_of(&operator).only(is_read);
         harness.server.fault(reads, Fault::SlowResponse(Duration::from_secs(1)));
-        let struck = Arc::new(AtomicBool::new(false));
+        let is_forged = Arc::new(AtomicBool::new(false));
         if point == 0 {
-            forges(&harness.server, &target);
-            struck.store(true, Ordering::Relaxed);
+            forge_vote(&harness.server, &target);
+            is_forged.store(true, Ordering::Relaxed);
         } else {
-            let (target, struck) = (target.clone(), Arc::clone(&struck));
+            let (target, is_forged) = (target.clone(), Arc::clone(&is_forged));
             let on = On::requests_of(&operator).only(|request| request.verb != Verb::Watch).nth(point);
             let hook = move |server: &ApiServer| {
-                forges(server, &target);
-                struck.store(true, Ordering::Relaxed);
+                forge_vote(server, &target);
+                is_forged.store(true, Ordering::Relaxed);
             };
             harness.server.fault(on, Fault::before(hook));
         }
         harness.people().vote("alice", &honest, verdict("Approve"));
         harness.pass(60).await;
-        if !struck.load(Ordering::Relaxed) {
+        if !is_forged.load(Ordering::Relaxed) {
             life.crash().await;
             return usize::try_from(point).unwrap();
         }
@@ -433,11 +434,11 @@ async fn a_decision_that_changes_between_question_and_write_does_not_count() {
         let life = harness.begin(&operator);
         let approval = harness.people().wait_for_gate("review").await;
         harness.pass(10).await;
-        blind(&harness, &operator);
+        hold_guard_events(&harness, &operator);
         let target = approval.clone();
         let on = On::requests_of(&operator).only(|request| request.verb != Verb::Watch).nth(point);
         let rejects_become_approvals = move |server: &ApiServer| {
-            forges(server, &target);
+            forge_vote(server, &target);
             let flip = |object: &mut Value| object["spec"]["decisions"]["alice"] = verdict("Approve");
             server.edit(&approvals(), NAMESPACE, &target, flip).unwrap();
         };
@@ -464,7 +465,7 @@ async fn an_object_without_the_label_of_the_guard_is_not_enforced() {
             let life = harness.begin(&operator);
             let approval = harness.people().wait_for_gate("review").await;
             harness.pass(10).await;
-            blind(&harness, &operator);
+            hold_guard_events(&harness, &operator);
             let (resource, name) = place(&object);
             let set = |labels: Value| {
                 harness.server.edit(&resource, "", &name, |object| object["metadata"]["labels"] = labels)
@@ -493,7 +494,7 @@ async fn a_question_without_an_answer_is_asked_again() {
     let (harness, operator) = guarded().await;
     harness.apply(OTHER, &chain(json!([gate("review", json!({})), post("pay", "1 EUR", "fail")])));
     let life = harness.begin(&operator);
-    let (one, other) = (asked(&harness, RUN).await, asked(&harness, OTHER).await);
+    let (one, other) = (wait_for_gate(&harness, RUN).await, wait_for_gate(&harness, OTHER).await);
     harness.pass(10).await;
     let is_crds =
         |request: &Request| request.resource.plural == "customresourcedefinitions" && request.verb == Verb::List;

@@ -10,7 +10,7 @@ use crate::{
     scenarios::{ONE_GATE, PODS, RUN, chain, gate, pod, set},
 };
 
-async fn until_asked(harness: &Harness) {
+async fn wait_until_asked(harness: &Harness) {
     harness.apply(RUN, &(ONE_GATE.spec)());
     harness.people().wait_for_gate("review").await;
     harness.pass(1).await;
@@ -20,7 +20,7 @@ async fn until_asked(harness: &Harness) {
 async fn one_gate_costs_at_most_four_state_writes_and_three_events() {
     let harness = Harness::new();
     let _life = harness.begin(OPERATOR);
-    until_asked(&harness).await;
+    wait_until_asked(&harness).await;
     (ONE_GATE.people)(harness.people()).await;
     harness.wait_for_end(RUN).await;
     harness.pass(3600).await;
@@ -61,7 +61,7 @@ async fn a_gate_reports_unknown_channels_with_one_more_write() {
 async fn state_writes_and_events_send_and_fetch_no_more_than_they_need() {
     let harness = Harness::new();
     let _life = harness.begin(OPERATOR);
-    until_asked(&harness).await;
+    wait_until_asked(&harness).await;
     (ONE_GATE.people)(harness.people()).await;
     harness.wait_for_end(RUN).await;
     harness.pass(60).await;
@@ -85,7 +85,7 @@ async fn an_hour_of_waiting_costs_nothing_but_watches_and_the_lease() {
     let mut harness = Harness::new();
     harness.lease = true;
     let _life = harness.begin(OPERATOR);
-    until_asked(&harness).await;
+    wait_until_asked(&harness).await;
     let before = harness.server.log().len();
     harness.pass(3600).await;
     let log = harness.server.log();
@@ -103,7 +103,7 @@ async fn an_hour_of_waiting_costs_nothing_but_watches_and_the_lease() {
 async fn an_operator_that_comes_back_to_a_waiting_run_writes_nothing() {
     let harness = Harness::new();
     let life = harness.begin(OPERATOR);
-    until_asked(&harness).await;
+    wait_until_asked(&harness).await;
     life.crash().await;
     let writes = harness.server.writes().len();
     for _ in 0..3 {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Returns the spec of a run of `requester` that names the run that it repeats, with its requesters.
-fn repeats(requester: &str, rerun_of: Value) -> Value {
+fn rerun_spec(requester: &str, rerun_of: Value) -> Value {
     let mut spec = chain(json!([gate("review", json!({"excludeRequester": true})), post("pay", "42 EUR", "fail")]));
     spec["requestedBy"] = json!(requester);
     spec["rerunOf"] = rerun_of;
@@ -24,7 +24,7 @@ fn rerun_of(harness: &Harness, name: &str, requesters: &[&str]) -> Value {
 }
 
 /// Plays a run of dana to its end.
-async fn first_run(harness: &Harness) {
+async fn play_first_run(harness: &Harness) {
     harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
     assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Succeeded");
 }
@@ -33,7 +33,7 @@ async fn first_run(harness: &Harness) {
 async fn a_rerun_with_a_wrong_requester_is_refused() {
     let harness = Harness::new();
     let life = harness.begin(OPERATOR);
-    first_run(&harness).await;
+    play_first_run(&harness).await;
     let other_uid = json!({"name": RUN, "uid": "00000000-0000-4000-8000-000000000077", "requesters": ["dana"]});
     let not_there = json!({"name": "x", "uid": "00000000-0000-4000-8000-000000000077", "requesters": ["bob"]});
     let elsewhere = json!({"name": "../approvals/x", "uid": "00000000-0000-4000-8000-000000000077"});
@@ -45,7 +45,7 @@ async fn a_rerun_with_a_wrong_requester_is_refused() {
         ("path", elsewhere, "this namespace has no Workflow ../approvals/x with the uid"),
         ("itself", json!({"name": "itself", "uid": "0", "requesters": ["bob"]}), "no Workflow itself with the uid"),
     ] {
-        harness.apply(name, &repeats("mallory", said));
+        harness.apply(name, &rerun_spec("mallory", said));
         let run = harness.wait_for_end(name).await;
         let accepted = list(&run["status"]["conditions"]).find(|one| one["type"] == "Accepted").unwrap();
         assert_eq!((&accepted["status"], &accepted["reason"]), (&json!("False"), &json!("Invalid")), "{run:#}");
@@ -54,7 +54,7 @@ async fn a_rerun_with_a_wrong_requester_is_refused() {
         assert!(message.contains("leave rerunOf out, or use `kubectl approve rerun"), "{message}");
     }
     // A run that was refused lends its list to none.
-    harness.apply("second", &repeats("mallory", rerun_of(&harness, "bob", &["bob"])));
+    harness.apply("second", &rerun_spec("mallory", rerun_of(&harness, "bob", &["bob"])));
     let run = harness.wait_for_end("second").await;
     assert!(run["status"]["message"].as_str().unwrap().contains("names bob, and was not accepted"), "{run:#}");
     assert_eq!((harness.approvals().len(), harness.world.effects().len()), (0, 1), "{}", harness.server.story());
@@ -65,14 +65,14 @@ async fn a_rerun_with_a_wrong_requester_is_refused() {
 async fn a_rerun_names_the_requesters_of_all_earlier_runs() {
     let harness = Harness::new();
     let life = harness.begin(OPERATOR);
-    first_run(&harness).await;
+    play_first_run(&harness).await;
     for (name, requester, of, requesters, gate) in [
         ("again", "erin", RUN, &["dana"][..], "review"),
         // A requester who repeats a run is not named as an earlier one.
         ("third", "dana", "again", &["erin"], "review"),
         ("fourth", "carol", "third", &["erin", "dana"], "review"),
     ] {
-        harness.apply(name, &repeats(requester, rerun_of(&harness, of, requesters)));
+        harness.apply(name, &rerun_spec(requester, rerun_of(&harness, of, requesters)));
         let is_asked = |harness: &Harness| {
             let asks = |one: &&Value| one["spec"]["request"]["workflow"]["name"] == name;
             harness.approvals().iter().find(asks).cloned()
@@ -97,11 +97,11 @@ async fn a_rerun_of_a_run_from_a_backup_is_accepted() {
     let harness = Harness::new();
     let life = harness.begin(OPERATOR);
     let gone = json!({"name": "gone", "uid": "00000000-0000-4000-8000-000000000077", "requesters": ["erin"]});
-    let mut copy = repeats("dana", gone);
+    let mut copy = rerun_spec("dana", gone);
     copy["restored"] = json!(true);
     harness.apply(RUN, &copy);
-    harness.apply("again", &repeats("carol", rerun_of(&harness, RUN, &["dana", "erin"])));
-    harness.apply("forged", &repeats("carol", rerun_of(&harness, RUN, &["dana", "bob"])));
+    harness.apply("again", &rerun_spec("carol", rerun_of(&harness, RUN, &["dana", "erin"])));
+    harness.apply("forged", &rerun_spec("carol", rerun_of(&harness, RUN, &["dana", "bob"])));
     harness.people().decide("alice", "review", 60, verdict("Approve")).await;
     assert_eq!(harness.wait_for_end("again").await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(harness.wait_for_end("forged").await["status"]["phase"], "Failed");

@@ -59,7 +59,7 @@ async fn a_restored_run_ends_when_it_is_cancelled() {
 }
 
 /// Starts a run that has paid and waits, and whose operator is gone.
-async fn half_done() -> Harness {
+async fn crash_after_payment() -> Harness {
     let harness = Harness::new();
     harness.apply(RUN, &payment(false));
     let life = harness.begin(OPERATOR);
@@ -72,7 +72,7 @@ async fn half_done() -> Harness {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_created_with_the_status_of_an_older_object_never_continues() {
     for (suspend, cancel) in [(json!(null), false), (json!(true), false), (json!(null), true)] {
-        let harness = half_done().await;
+        let harness = crash_after_payment().await;
         let mut copy = harness.workflow(RUN);
         harness.server.remove(&workflows(), NAMESPACE, RUN);
         harness.pass(10).await;
@@ -100,7 +100,7 @@ async fn a_run_that_is_created_with_the_status_of_an_older_object_never_continue
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_status_began_seconds_before_it_continues() {
-    let harness = half_done().await;
+    let harness = crash_after_payment().await;
     let life = harness.begin(OPERATOR);
     harness.server.edit(&workflows(), NAMESPACE, RUN, |run| {
         let created: jiff::Timestamp = run["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();

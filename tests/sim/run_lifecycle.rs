@@ -15,7 +15,7 @@ fn payment() -> Value {
     chain(json!([gate("review", json!({})), post("pay", "42 EUR", "fail")]))
 }
 
-async fn asked(harness: &Harness) -> String {
+async fn apply_and_wait_for_gate(harness: &Harness) -> String {
     harness.apply(RUN, &payment());
     harness.people().wait_for_gate("review").await
 }
@@ -27,7 +27,7 @@ async fn a_cancelled_run_never_executes_after_a_late_approval() {
         let harness = Harness::new();
         harness.server.delay_events(OPERATOR, std::time::Duration::from_millis(200));
         let _life = harness.begin(OPERATOR);
-        let approval = asked(&harness).await;
+        let approval = apply_and_wait_for_gate(&harness).await;
         harness.pass(10).await;
         harness.people().set_field(RUN, "cancel", true);
         harness.server.clock().pass(std::time::Duration::from_millis(milliseconds)).await;
@@ -44,7 +44,7 @@ async fn the_approval_of_a_deleted_run_is_cancelled_before_garbage_collection() 
     let harness = Harness::new();
     harness.server.garbage(Garbage::WhenTold);
     let _life = harness.begin(OPERATOR);
-    let approval = asked(&harness).await;
+    let approval = apply_and_wait_for_gate(&harness).await;
     harness.pass(10).await;
     assert!(harness.server.remove(&workflows(), NAMESPACE, RUN));
     harness.pass(10).await;
@@ -63,7 +63,7 @@ async fn a_recreated_run_never_uses_the_approval_of_the_deleted_run() {
         let harness = Harness::new();
         harness.server.garbage(Garbage::WhenTold);
         let mut life = harness.begin(OPERATOR);
-        let old = asked(&harness).await;
+        let old = apply_and_wait_for_gate(&harness).await;
         harness.pass(10).await;
         if !operator_lives {
             life.crash().await;
@@ -93,7 +93,7 @@ async fn an_approval_that_was_deleted_is_asked_again_and_its_vote_is_not_assumed
     for operator_lives in [true, false] {
         let harness = Harness::new();
         let mut life = harness.begin(OPERATOR);
-        let approval = asked(&harness).await;
+        let approval = apply_and_wait_for_gate(&harness).await;
         harness.pass(10).await;
         let asked = harness.approval();
         if !operator_lives {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Returns a gate in a Workflow whose spec has exactly `bytes` bytes as JSON.
-fn of_bytes(bytes: usize) -> Value {
+fn run_of_bytes(bytes: usize) -> Value {
     let of = |report: &str| {
         json!({
             "requestedBy": "dana", "inputs": [{"name": "report", "value": report}],
@@ -27,7 +27,7 @@ async fn forty_large_waiting_workflows_take_a_tenth_of_their_bytes() {
     let harness = Harness::new();
     const BYTES: usize = 300_000;
     for n in 0..40 {
-        harness.apply(&format!("w{n}"), &of_bytes(BYTES));
+        harness.apply(&format!("w{n}"), &run_of_bytes(BYTES));
     }
     for _ in 0..2 {
         // The first operator starts the runs, and the second one finds them waiting.
@@ -51,8 +51,8 @@ async fn forty_large_waiting_workflows_take_a_tenth_of_their_bytes() {
 async fn a_workflow_one_byte_too_large_is_refused_and_one_just_below_runs() {
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
-    harness.apply("below", &of_bytes(512 * 1024));
-    harness.apply("above", &of_bytes(512 * 1024 + 1));
+    harness.apply("below", &run_of_bytes(512 * 1024));
+    harness.apply("above", &run_of_bytes(512 * 1024 + 1));
     let refused = harness.wait_for_end("above").await;
     assert_eq!(condition(&refused, "Accepted"), ("False".to_owned(), "TooLarge".to_owned()));
     let why = refused["status"]["message"].as_str().unwrap_or_default();

@@ -25,7 +25,7 @@ fn writes_status_of(plural: &'static str) -> impl Fn(&Request) -> bool + Send + 
     move |request| request.subresource.is_some() && request.resource.plural == plural
 }
 
-fn said(workflow: &Value) -> String {
+fn stalled_message(workflow: &Value) -> String {
     let said = list(&workflow["status"]["conditions"]).find(|c| c["type"] == "Stalled").cloned();
     said.unwrap_or_default()["message"].as_str().unwrap_or_default().to_owned()
 }
@@ -41,7 +41,7 @@ async fn an_approval_that_a_quota_refuses_is_reported_after_a_minute() {
     assert_eq!(condition(&harness.workflow(RUN), "Stalled").0, "", "not before a minute is over");
     harness.pass(4).await;
     assert_eq!(harness.condition("Stalled"), ("True".to_owned(), "Forbidden".to_owned()), "{}", harness.server.story());
-    let message = said(&harness.workflow(RUN));
+    let message = stalled_message(&harness.workflow(RUN));
     assert!(message.starts_with("creating Approval default/refund-review-") && message.contains(QUOTA), "{message}");
     assert!(message.ends_with("and is retried until it succeeds"), "{message}");
     let events = harness.events("Stalled");
@@ -154,7 +154,7 @@ async fn a_value_that_cannot_be_stored_is_reported_on_its_run() {
     harness.apply(RUN, &chain(json!([set("long", &"x".repeat(2000)), gate("review", json!({}))])));
     harness.pass(70).await;
     assert_eq!(harness.condition("Stalled"), ("True".to_owned(), "Forbidden".to_owned()), "{}", harness.server.story());
-    assert!(said(&harness.workflow(RUN)).contains("exceeded quota: values"), "{}", said(&harness.workflow(RUN)));
+    assert!(stalled_message(&harness.workflow(RUN)).contains("exceeded quota: values"), "{}", stalled_message(&harness.workflow(RUN)));
     harness.server.heal();
     harness.people().wait_for_gate("review").await;
     harness.pass(2).await;

@@ -9,7 +9,7 @@ use signoff_expr::endless;
 use signoff_tests::sim::{Answer, Fault, On, Refusal};
 
 use crate::{
-    endless::{HONEST, harness_with_limit, honest, is_quarantined, until_quarantined},
+    endless::{HONEST, harness_with_limit, honest, is_quarantined, wait_until_quarantined},
     harness::{Harness, NAMESPACE, OPERATOR, approvals, workflows},
     people::verdict,
     scenarios::{RUN, chain, gate, of_model, set},
@@ -20,7 +20,7 @@ fn harness() -> Harness {
 }
 
 /// Returns an agent whose answer is checked, and whose failure does not end the run.
-fn answers(name: &str) -> Value {
+fn agent_step(name: &str) -> Value {
     json!({"name": name, "agent": {"name": "writer", "input": "go"}, "onError": "continue",
         "outputSchema": {"type": "object"}})
 }
@@ -32,7 +32,7 @@ fn answer_without_end(harness: &Harness, names: &[&str]) {
     }
 }
 
-fn too_costly(workflow: &Value) -> Vec<&str> {
+fn too_costly_steps(workflow: &Value) -> Vec<&str> {
     let records = workflow["status"]["steps"].as_array().into_iter().flatten();
     let failed = records.filter(|record| record["error"]["class"] == "TooCostly");
     failed.filter_map(|record| record["path"].as_str()).collect()
@@ -48,11 +48,11 @@ fn message(object: &Value) -> String {
 #[tokio::test]
 async fn a_scripted_answer_that_never_ends_quarantines_its_run() {
     let harness = harness();
-    harness.apply(RUN, &chain(json!([answers("draft"), set("after", "on")])));
+    harness.apply(RUN, &chain(json!([agent_step("draft"), set("after", "on")])));
     answer_without_end(&harness, &["draft"]);
     let _life = harness.begin(OPERATOR);
-    let workflow = until_quarantined(&harness, RUN).await;
-    assert_eq!(too_costly(&workflow), Vec::<&str>::new(), "no step is to blame: {workflow:#}");
+    let workflow = wait_until_quarantined(&harness, RUN).await;
+    assert_eq!(too_costly_steps(&workflow), Vec::<&str>::new(), "no step is to blame: {workflow:#}");
     assert_eq!(workflow["status"]["quarantine"]["failures"], 1);
 }
 
@@ -60,18 +60,18 @@ async fn a_scripted_answer_that_never_ends_quarantines_its_run() {
 async fn the_third_answer_that_never_ends_quarantines_its_run() {
     let harness = harness();
     let steps =
-        json!([answers("one"), answers("two"), gate("review", json!({})), answers("three"), set("after", "on")]);
+        json!([agent_step("one"), agent_step("two"), gate("review", json!({})), agent_step("three"), set("after", "on")]);
     harness.apply(RUN, &of_model(chain(steps)));
     answer_without_end(&harness, &["one", "two", "three"]);
     let life = harness.begin(OPERATOR);
     let approval = harness.people().wait_for_gate("review").await;
-    assert_eq!(too_costly(&harness.workflow(RUN)).len(), 2, "each fails its step");
+    assert_eq!(too_costly_steps(&harness.workflow(RUN)).len(), 2, "each fails its step");
     assert!(!is_quarantined(&harness.workflow(RUN)));
     // The next process reads the stopped evaluations from the journal.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     harness.people().vote("bob", &approval, verdict("Approve"));
-    let workflow = until_quarantined(&harness, RUN).await;
+    let workflow = wait_until_quarantined(&harness, RUN).await;
     assert_eq!(workflow["status"]["quarantine"]["failures"], 3, "{workflow:#}");
     assert!(workflow["status"]["quarantine"]["until"].is_string(), "what others wrote stops no run for good");
     assert!(message(&workflow).contains("tried again after"), "{}", message(&workflow));
@@ -84,11 +84,11 @@ async fn the_third_answer_that_never_ends_quarantines_its_run() {
 #[tokio::test]
 async fn two_answers_that_never_end_fail_their_steps_and_the_run_goes_on() {
     let harness = harness();
-    harness.apply(RUN, &of_model(chain(json!([answers("one"), answers("two"), set("after", "on")]))));
+    harness.apply(RUN, &of_model(chain(json!([agent_step("one"), agent_step("two"), set("after", "on")]))));
     answer_without_end(&harness, &["one", "two"]);
     let _life = harness.begin(OPERATOR);
     let workflow = harness.wait_for_end(RUN).await;
-    assert_eq!((&workflow["status"]["phase"], too_costly(&workflow).len()), (&json!("Succeeded"), 2), "{workflow:#}");
+    assert_eq!((&workflow["status"]["phase"], too_costly_steps(&workflow).len()), (&json!("Succeeded"), 2), "{workflow:#}");
     assert!(!is_quarantined(&workflow));
 }
 
@@ -97,7 +97,7 @@ async fn a_run_is_not_retried_after_its_text_was_stopped_three_times() {
     let harness = harness();
     harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
     let life = harness.begin(OPERATOR);
-    until_quarantined(&harness, RUN).await;
+    wait_until_quarantined(&harness, RUN).await;
     for (failures, ttl) in [(2, "1h"), (3, "2h")] {
         harness.people().set_field(RUN, "ttlAfterFinished", ttl);
         let counted = |workflow: &Value| workflow["status"]["quarantine"]["failures"] == failures;
@@ -134,7 +134,7 @@ async fn a_run_is_not_evaluated_again_when_the_quarantine_write_failed() {
         let case = format!("{fault:?}");
         harness.server.fault(writes.first(4), fault);
         let _life = harness.begin(OPERATOR);
-        let workflow = until_quarantined(&harness, RUN).await;
+        let workflow = wait_until_quarantined(&harness, RUN).await;
         assert_eq!(workflow["status"]["quarantine"]["failures"], 1, "{case}: {workflow:#}");
         assert_eq!(harness.evaluator.begun(), 2, "{case}: its plan and one transition");
     }
@@ -188,7 +188,7 @@ async fn votes_that_never_end_do_not_quarantine_their_run_forever() {
         harness.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
     }
     harness.people().vote("carol", &approval, verdict("Approve"));
-    let workflow = until_quarantined(&harness, RUN).await;
+    let workflow = wait_until_quarantined(&harness, RUN).await;
     let quarantine = &workflow["status"]["quarantine"];
     assert!(quarantine["failures"] == 3 && quarantine["until"].is_string(), "{workflow:#}");
 }

@@ -200,7 +200,7 @@ async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
     for foreign in [with_another_owner(&theirs), without_an_owner(&theirs), with_another_question(&theirs)] {
         let harness = Harness::new();
         let uid = harness.apply(RUN, &payment())["metadata"]["uid"].clone();
-        let planted = harness.server.insert(decided(foreign)).unwrap();
+        let planted = harness.server.insert(with_forged_outcome(foreign)).unwrap();
         assert_eq!(planted["metadata"]["name"], json!(expected));
         assert_eq!(planted["spec"]["request"]["workflow"]["uid"], uid, "it even names this very run");
         let life = harness.begin(OPERATOR);
@@ -223,7 +223,7 @@ async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
 }
 
 /// Returns a planted Approval that is already decided in favor of its author.
-fn decided(mut approval: Value) -> Value {
+fn with_forged_outcome(mut approval: Value) -> Value {
     for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
         approval["metadata"].as_object_mut().unwrap().shift_remove(field);
     }
@@ -452,7 +452,7 @@ async fn a_run_with_a_newer_journal_is_held_and_reported() {
 }
 
 /// Starts a run in segments that waits for alice, with its operator dead.
-async fn waits_in_segments() -> (Harness, Value) {
+async fn crash_while_waiting_in_segments() -> (Harness, Value) {
     let harness = Harness { room: TINY, ..Harness::new() };
     let pays_twice =
         chain(json!([post("deposit", "7 EUR", "fail"), gate("review", json!({})), post("pay", "42 EUR", "fail")]));
@@ -469,7 +469,7 @@ async fn waits_in_segments() -> (Harness, Value) {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_without_its_segments_does_nothing_and_is_reported() {
-    let (harness, named) = waits_in_segments().await;
+    let (harness, named) = crash_while_waiting_in_segments().await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
         object["status"].as_object_mut().unwrap().remove("segments");
     });
@@ -495,7 +495,7 @@ async fn a_run_with_a_changed_segment_does_nothing_and_is_reported() {
     for (change, words, reason) in
         [("changed", "holds other bytes", "ValueDamaged"), ("deleted", "any more", "ValueMissing")]
     {
-        let (harness, _) = waits_in_segments().await;
+        let (harness, _) = crash_while_waiting_in_segments().await;
         let [blob] = &harness.server.values(&blobs, Some(NAMESPACE))[..] else { panic!("not one Blob") };
         let name = blob["metadata"]["name"].as_str().unwrap();
         let is_changed = match change {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Returns a run whose only gate has a deadline of five minutes.
-fn five_minutes(action: &str, more: Value) -> Value {
+fn run_of_five_minutes(action: &str, more: Value) -> Value {
     let mut timeout = json!({"after": "5m", "action": action});
     for (field, value) in more.as_object().into_iter().flatten() {
         timeout[field] = value.clone();
@@ -22,14 +22,14 @@ fn five_minutes(action: &str, more: Value) -> Value {
     chain(json!([gate("review", json!({"timeout": timeout})), set("send", "sent")]))
 }
 
-fn applied(action: &str) -> Harness {
+fn harness_with_run(action: &str) -> Harness {
     let harness = Harness::new();
-    harness.apply(RUN, &five_minutes(action, json!({})));
+    harness.apply(RUN, &run_of_five_minutes(action, json!({})));
     harness
 }
 
 /// Returns the decision in the journal.
-fn decided(harness: &Harness) -> Value {
+fn recorded_decision(harness: &Harness) -> Value {
     list(&harness.workflow(RUN)["status"]["steps"])
         .find(|step| step["path"] == "review")
         .map(|step| step["decision"].clone())
@@ -39,7 +39,7 @@ fn decided(harness: &Harness) -> Value {
 /// Checks that the journal and the Approval have the same outcome, and keep it under later operators.
 async fn check_final_outcome(harness: &Harness) -> Value {
     harness.wait_for_end(RUN).await;
-    let (journal, workflow) = (decided(harness), harness.workflow(RUN));
+    let (journal, workflow) = (recorded_decision(harness), harness.workflow(RUN));
     assert!(journal["verdict"].is_string());
     for field in ["verdict", "source", "phase", "decidedBy", "decidedAt"] {
         assert_eq!(
@@ -66,7 +66,7 @@ async fn check_final_outcome(harness: &Harness) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_fires_at_its_exact_time() {
-    let harness = applied("Reject");
+    let harness = harness_with_run("Reject");
     let _life = harness.begin(OPERATOR);
     let workflow = harness.wait_for_end(RUN).await;
     let approval = harness.approval();
@@ -79,12 +79,12 @@ async fn a_deadline_fires_at_its_exact_time() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_fires_when_the_next_operator_starts() {
     for action in ["Reject", "Abort", "Skip", "Approve", "Retry"] {
-        let harness = applied(action);
+        let harness = harness_with_run(action);
         harness.begin_and_settle(OPERATOR).await.crash().await;
         harness.pass(7200).await;
         assert!(harness.approval()["status"]["outcome"].is_null(), "nobody was there to see");
         let _life = harness.begin_and_settle(OPERATOR).await;
-        let expired = decided(&harness);
+        let expired = recorded_decision(&harness);
         assert_eq!((&expired["source"], &expired["phase"]), (&json!("Timeout"), &json!("Expired")), "{action}");
         let phase = match action {
             "Reject" => "Rejected",
@@ -98,7 +98,7 @@ async fn a_deadline_fires_when_the_next_operator_starts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_decision_in_time_counts_when_the_operator_starts_later() {
-    let harness = applied("Reject");
+    let harness = harness_with_run("Reject");
     harness.begin_and_settle(OPERATOR).await.crash().await;
     harness.people().vote("alice", &name(&harness.approval()), verdict("Approve"));
     harness.pass(7200).await;
@@ -112,7 +112,7 @@ async fn a_decision_and_a_deadline_at_the_same_instant_have_one_winner() {
     let mut winners = std::collections::BTreeSet::new();
     for milliseconds in [-2_i64, -1, 0, 1, 2] {
         for delay in [0, 1, 3] {
-            let harness = applied("Reject");
+            let harness = harness_with_run("Reject");
             harness.server.delay_events(OPERATOR, Duration::from_millis(delay));
             let life = harness.begin_and_settle(OPERATOR).await;
             let approval = name(&harness.approval());
@@ -132,7 +132,7 @@ async fn a_decision_and_a_deadline_at_the_same_instant_have_one_winner() {
 #[tokio::test(start_paused = true)]
 async fn a_decision_just_before_the_expiry_is_committed_counts() {
     for crash in [None, Some(Crash::Applied), Some(Crash::NotApplied)] {
-        let harness = applied("Reject");
+        let harness = harness_with_run("Reject");
         let expiry = || {
             On::writes_of(OPERATOR)
                 .only(|request| request.resource == approvals() && request.subresource.is_some())
@@ -179,7 +179,7 @@ async fn an_overdue_gate_waits_and_is_asked_again_on_request() {
 #[tokio::test(start_paused = true)]
 async fn reminders_do_not_move_the_deadline() {
     let harness = Harness::new();
-    harness.apply(RUN, &five_minutes("Reject", json!({"reminderInterval": "1m", "maxReminders": 3})));
+    harness.apply(RUN, &run_of_five_minutes("Reject", json!({"reminderInterval": "1m", "maxReminders": 3})));
     let _life = harness.begin(OPERATOR);
     harness.wait_for_end(RUN).await;
     harness.pass(10).await;

@@ -25,7 +25,7 @@ fn with_marks(plain: Harness, folder: &Path) -> Harness {
 }
 
 /// Applies the same objects in every process, so that they have the same uids.
-fn objects(folder: &Path) -> Harness {
+fn apply_objects(folder: &Path) -> Harness {
     let harness = with_marks(Harness::new(), folder);
     harness.apply_in("other", "deadly", &chain(json!([set("one", "[[abort:render]]")])));
     for number in 0..HONEST {
@@ -35,8 +35,8 @@ fn objects(folder: &Path) -> Harness {
 }
 
 /// Runs until the process dies.
-async fn die(folder: &Path) {
-    let harness = objects(&folder.join("marks"));
+async fn run_until_death(folder: &Path) {
+    let harness = apply_objects(&folder.join("marks"));
     let _life = harness.begin(OPERATOR);
     std::future::pending::<()>().await;
 }
@@ -45,7 +45,7 @@ async fn die(folder: &Path) {
 async fn a_run_that_aborts_the_process_is_tried_alone_and_quarantined() {
     const NAME: &str = "unclean::a_run_that_aborts_the_process_is_tried_alone_and_quarantined";
     if let Ok(folder) = env::var(FOLDER) {
-        return die(Path::new(&folder)).await;
+        return run_until_death(Path::new(&folder)).await;
     }
     let folder = tempfile::tempdir().unwrap();
     for life in 1..=2 {
@@ -60,7 +60,7 @@ async fn a_run_that_aborts_the_process_is_tried_alone_and_quarantined() {
         assert!(marks.iter().filter_map(|file| fs::read_to_string(file).ok()).any(|text| deadly(&text)), "life {life}");
     }
     // The third process does not evaluate the run.
-    let harness = objects(&folder.path().join("marks"));
+    let harness = apply_objects(&folder.path().join("marks"));
     let _life = harness.begin(OPERATOR);
     let deadly = harness.server.until(&workflows(), "other", "deadly", is_quarantined).await;
     assert_eq!(condition(&deadly, "Quarantined").1, "EndedOperator");

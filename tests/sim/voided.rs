@@ -26,7 +26,7 @@ fn deadline(approval: &Value) -> Moment {
 }
 
 /// Returns the time that a request had when it was created.
-fn given(approval: &Value) -> Duration {
+fn time_given(approval: &Value) -> Duration {
     let created: Moment = serde_json::from_value(approval["metadata"]["creationTimestamp"].clone()).unwrap();
     deadline(approval).since(created)
 }
@@ -47,7 +47,7 @@ async fn a_gate_keeps_its_remaining_time_when_its_votes_are_void() {
     assert!(first["metadata"]["annotations"].is_null(), "the first asks nothing again");
     let left = deadline(&second).since(deadline(&first));
     assert!(left < Duration::from_secs(5), "{left:?}: it keeps the time that was left");
-    assert!(given(&second) > Duration::from_secs(19 * 3600), "{second}");
+    assert!(time_given(&second) > Duration::from_secs(19 * 3600), "{second}");
     for (reason, words) in [("VotesVoided", "the votes of alice (Approve)"), ("GateSuperseded", "the votes of alice ")]
     {
         let events = harness.events(reason);
@@ -84,7 +84,7 @@ async fn a_run_gets_an_event_when_policies_are_enforced_again() {
     life.crash().await;
 }
 
-fn votes_count_together_for(harness: &Harness, age: &str) {
+fn limit_vote_age(harness: &Harness, age: &str) {
     let spec = json!({"gates": {"maxVoteAge": age}});
     let policy = json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "ClusterApprovalPolicy", "metadata": {"name": "policy"}, "spec": spec,
@@ -97,7 +97,7 @@ async fn a_gate_with_a_vote_that_is_too_old_is_asked_again() {
     for crash in [Crash::NotApplied, Crash::Applied] {
         for n in 1.. {
             let harness = Harness::new();
-            votes_count_together_for(&harness, "4h");
+            limit_vote_age(&harness, "4h");
             harness.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash));
             let review = gate("review", json!({"threshold": 2, "timeout": {"after": "24h", "action": "Approve"}}));
             let story = async {
@@ -122,7 +122,7 @@ async fn a_gate_with_a_vote_that_is_too_old_is_asked_again() {
             assert!(ended.since(voted) >= Duration::from_secs(4 * 3600), "{first}");
             assert_eq!(second["status"]["phase"], "Approved", "{story}");
             assert_eq!(second["metadata"]["annotations"][ANNOTATION_ASKS_AGAIN], first["metadata"]["name"]);
-            assert!(given(&second) <= Duration::from_secs(20 * 3600), "{second}");
+            assert!(time_given(&second) <= Duration::from_secs(20 * 3600), "{second}");
             assert_eq!(harness.approvals().len(), 2, "{story}");
             if crashes == 0 {
                 break;
@@ -134,7 +134,7 @@ async fn a_gate_with_a_vote_that_is_too_old_is_asked_again() {
 #[tokio::test(start_paused = true)]
 async fn votes_within_the_span_complete_a_quorum() {
     let harness = Harness::new();
-    votes_count_together_for(&harness, "4h");
+    limit_vote_age(&harness, "4h");
     let life = harness.begin(OPERATOR);
     harness.apply(RUN, &chain(json!([gate("review", json!({"threshold": 2})), set("end", "done")])));
     let approval = harness.people().wait_for_gate("review").await;

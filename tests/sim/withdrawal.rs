@@ -82,12 +82,12 @@ fn is_creation(entry: &Entry) -> bool {
     entry.verb == Verb::Create && entry.resource == approvals()
 }
 
-fn asked(server: &ApiServer) -> usize {
+fn count_asked(server: &ApiServer) -> usize {
     server.count(|entry| is_creation(entry) && entry.took_effect())
 }
 
 /// Returns the number of Approvals that a timeout has ended, whether they still exist or not.
-fn expired(server: &ApiServer) -> usize {
+fn count_expired(server: &ApiServer) -> usize {
     let by_timeout = |entry: &Entry| entry.json()["status"]["outcome"]["source"] == "Timeout";
     server.count(|entry| entry.resource == approvals() && entry.took_effect() && by_timeout(entry))
 }
@@ -106,7 +106,7 @@ async fn nothing_starts_and_no_timeout_ends_after_a_withdrawal_at_any_write() {
             let hook = move |server: &ApiServer| {
                 way.withdraw(server);
                 let write = server.writes().last().unwrap().clone();
-                let (effects, asked, expired) = (world.effects().len(), asked(server), expired(server));
+                let (effects, asked, expired) = (world.effects().len(), count_asked(server), count_expired(server));
                 *noted.lock().unwrap() = Some(Before { effects, asked, expired, write });
             };
             harness.server.fault(On::writes_of(OPERATOR).nth(n), Fault::before(hook));
@@ -123,9 +123,9 @@ async fn nothing_starts_and_no_timeout_ends_after_a_withdrawal_at_any_write() {
             // The write that meets the deletion may still be applied, but the API server creates nothing in such a
             // namespace.
             let on_its_way = usize::from(is_creation(&before.write) && !matches!(way, Way::Namespace));
-            assert!(asked(&harness.server) <= before.asked + on_its_way, "{what}");
+            assert!(count_asked(&harness.server) <= before.asked + on_its_way, "{what}");
             let on_its_way = usize::from(before.write.resource == approvals() && before.write.subresource.is_some());
-            assert!(expired(&harness.server) <= before.expired + on_its_way, "{what}");
+            assert!(count_expired(&harness.server) <= before.expired + on_its_way, "{what}");
             assert!(harness.approvals().iter().all(|approval| approval["status"]["outcome"].is_object()), "{what}");
         }
     }

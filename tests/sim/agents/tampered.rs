@@ -81,7 +81,7 @@ async fn a_conversation_in_which_a_call_has_no_answer_or_two_is_noticed() {
 }
 
 /// Creates a request about another call, as the operator would; its arguments are this number.
-async fn asks(harness: &Harness, call: u8, arguments: u8) {
+async fn create_request(harness: &Harness, call: u8, arguments: u8) {
     let asked = harness.approvals().into_iter().find(|one| one["spec"]["request"]["gate"]["path"] == REFUND).unwrap();
     let mut approval = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "spec": {"request": asked["spec"]["request"]}});
     approval["metadata"] = json!({"name": format!("more-{call}"), "namespace": NAMESPACE});
@@ -95,17 +95,17 @@ async fn asks(harness: &Harness, call: u8, arguments: u8) {
 async fn a_ninth_request_that_waits_is_noticed() {
     let harness = play_calls().await;
     for call in 1..=8 {
-        asks(&harness, call, call).await;
+        create_request(&harness, call, call).await;
         assert_eq!(calls::hold(&harness, RUN), Ok(()), "{call}");
     }
-    asks(&harness, 9, 9).await;
+    create_request(&harness, 9, 9).await;
     assert!(calls::hold(&harness, RUN).unwrap_err().contains("9 calls wait for people"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_second_request_about_an_equal_call_of_a_turn_is_noticed() {
     let harness = play_calls().await;
-    asks(&harness, 1, 1).await;
-    asks(&harness, 2, 1).await;
+    create_request(&harness, 1, 1).await;
+    create_request(&harness, 2, 1).await;
     assert!(calls::hold(&harness, RUN).unwrap_err().contains("so does an equal call"));
 }

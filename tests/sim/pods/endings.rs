@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Starts a run with a container before its gate and one after it, each a minute long.
-fn around_a_gate(more: Value) -> (Harness, Life) {
+fn begin_around_a_gate(more: Value) -> (Harness, Life) {
     let harness = Harness::new();
     for step in ["refund/build", "refund/deploy"] {
         harness.world.answers(step, Answer::value("done").after(Duration::from_secs(60)));
@@ -31,12 +31,12 @@ fn around_a_gate(more: Value) -> (Harness, Life) {
 }
 
 /// Waits until a container of this step runs.
-async fn runs(harness: &Harness, step: &str) {
+async fn wait_until_running(harness: &Harness, step: &str) {
     harness.world.until(|world| world.times(&format!("{RUN}/{step}")) == 1).await;
 }
 
 /// Checks that the run ends with this phase and this number of Pods, and that every law holds afterwards.
-async fn ends_as(harness: &Harness, phase: &str, pods: usize) {
+async fn check_end(harness: &Harness, phase: &str, pods: usize) {
     assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], phase, "{}", harness.server.story());
     harness.server.clock().pass(QUIET).await;
     laws::hold(harness, RUN).unwrap_or_else(|broken| panic!("{broken}\n{}", harness.server.story()));
@@ -45,14 +45,14 @@ async fn ends_as(harness: &Harness, phase: &str, pods: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_cancelled_while_a_container_runs_ends_it_with_grace() {
-    let (harness, _life) = around_a_gate(json!({}));
-    runs(&harness, "build").await;
+    let (harness, _life) = begin_around_a_gate(json!({}));
+    wait_until_running(&harness, "build").await;
     let began = harness.server.clock().now();
     harness.people().set_field(RUN, "cancel", true);
     harness.server.until_all(|_| harness.all_pods().is_empty()).await;
     let took = harness.server.clock().now().duration_since(began).as_secs();
     assert!(took < 5, "it was asked to end at once: {took} s");
-    ends_as(&harness, "Cancelled", 0).await;
+    check_end(&harness, "Cancelled", 0).await;
     let story = harness.server.story();
     assert_eq!((starts(&harness, "build", 1), harness.world.times("refund/deploy")), (1, 0), "{story}");
 }
@@ -92,11 +92,11 @@ async fn no_pod_stays_when_the_operator_dies_during_a_cancellation() {
 
 #[tokio::test(start_paused = true)]
 async fn an_approval_that_comes_after_the_cancellation_starts_nothing() {
-    let (harness, _life) = around_a_gate(json!({}));
+    let (harness, _life) = begin_around_a_gate(json!({}));
     let approval = harness.people().wait_for_gate("review").await;
     harness.people().set_field(RUN, "cancel", true);
     harness.people().vote("alice", &approval, verdict("Approve"));
-    ends_as(&harness, "Cancelled", 0).await;
+    check_end(&harness, "Cancelled", 0).await;
     harness.people().vote("bob", &approval, verdict("Approve"));
     harness.pass(3600).await;
     assert_eq!(harness.world.times("refund/deploy"), 0, "{}", harness.server.story());
@@ -104,7 +104,7 @@ async fn an_approval_that_comes_after_the_cancellation_starts_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_created_during_the_cancellation_is_deleted() {
-    let (harness, _life) = around_a_gate(json!({}));
+    let (harness, _life) = begin_around_a_gate(json!({}));
     // Its creation is in flight when the run ends.
     let creation = |request: &Request| request.resource.plural == "pods" && request.verb == Verb::Create;
     harness.server.fault(
@@ -113,19 +113,19 @@ async fn a_pod_that_is_created_during_the_cancellation_is_deleted() {
             server.edit(&workflows(), NAMESPACE, RUN, |workflow| workflow["spec"]["cancel"] = json!(true));
         }),
     );
-    ends_as(&harness, "Cancelled", 0).await;
+    check_end(&harness, "Cancelled", 0).await;
     assert_eq!(harness.world.times("refund/build"), 0, "it had no time to begin");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rejected_run_leaves_no_pod_even_if_pods_are_kept() {
     for keep in ["Never", "OnSuccess", "OnCompletion"] {
-        let (harness, life) = around_a_gate(json!({"podGC": keep}));
+        let (harness, life) = begin_around_a_gate(json!({"podGC": keep}));
         let approval = harness.people().wait_for_gate("review").await;
         harness.pass(60).await;
         assert_eq!(harness.all_pods().len(), usize::from(keep == "Never"), "{keep}");
         harness.people().vote("alice", &approval, verdict("Reject"));
-        ends_as(&harness, "Rejected", 0).await;
+        check_end(&harness, "Rejected", 0).await;
         life.crash().await;
     }
 }
@@ -140,7 +140,7 @@ async fn finished_pods_are_deleted_or_kept_as_the_workflow_declares() {
             spec["podGC"] = json!(keep);
             harness.apply(RUN, &spec);
             let life = harness.begin(OPERATOR);
-            ends_as(&harness, if code == 0 { "Succeeded" } else { "Failed" }, left).await;
+            check_end(&harness, if code == 0 { "Succeeded" } else { "Failed" }, left).await;
             life.crash().await;
             let writes = harness.server.writes().len();
             let next = harness.begin(OPERATOR);
@@ -157,8 +157,8 @@ async fn finished_pods_are_deleted_or_kept_as_the_workflow_declares() {
 
 #[tokio::test(start_paused = true)]
 async fn a_workflow_that_is_deleted_takes_its_running_pod_with_it() {
-    let (harness, _life) = around_a_gate(json!({}));
-    runs(&harness, "build").await;
+    let (harness, _life) = begin_around_a_gate(json!({}));
+    wait_until_running(&harness, "build").await;
     harness.server.remove(&workflows(), NAMESPACE, RUN);
     assert!(harness.all_pods()[0]["metadata"]["deletionTimestamp"].is_string(), "its container is left time to end");
     harness.pass(60).await;
@@ -171,8 +171,8 @@ async fn a_workflow_that_is_deleted_takes_its_running_pod_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_run_starts_no_pod_and_keeps_a_running_one() {
-    let (harness, _life) = around_a_gate(json!({}));
-    runs(&harness, "build").await;
+    let (harness, _life) = begin_around_a_gate(json!({}));
+    wait_until_running(&harness, "build").await;
     harness.people().set_field(RUN, "suspend", true);
     harness.pass(3600).await;
     assert_eq!(record(&harness, "build", 1)["phase"], "Succeeded", "{}", harness.server.story());
@@ -184,12 +184,12 @@ async fn a_suspended_run_starts_no_pod_and_keeps_a_running_one() {
     harness.pass(3600).await;
     assert_eq!(harness.world.times("refund/deploy"), 0, "{}", harness.server.story());
     harness.people().set_field(RUN, "suspend", false);
-    ends_as(&harness, "Succeeded", 0).await;
+    check_end(&harness, "Succeeded", 0).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_waiting_gate_holds_no_pod() {
-    let (harness, life) = around_a_gate(json!({}));
+    let (harness, life) = begin_around_a_gate(json!({}));
     harness.people().wait_for_gate("review").await;
     harness.pass(60).await;
     assert_eq!(harness.all_pods().len(), 0);
@@ -199,5 +199,5 @@ async fn a_waiting_gate_holds_no_pod() {
     harness.pass(7200).await;
     assert_eq!(harness.server.writes().len(), before, "{}", harness.server.story());
     harness.people().vote("alice", &name(&harness.approval()), verdict("Approve"));
-    ends_as(&harness, "Succeeded", 0).await;
+    check_end(&harness, "Succeeded", 0).await;
 }

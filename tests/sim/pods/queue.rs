@@ -24,28 +24,28 @@ fn branches(most: usize) -> Value {
     json!({"requestedBy": "dana", "pattern": {"parallel": {}}, "steps": steps})
 }
 
-fn limited(in_namespace: usize, of_workflow: usize) -> Harness {
+fn harness_with_limits(in_namespace: usize, of_workflow: usize) -> Harness {
     let pods = PodSettings { most_in_namespace: in_namespace, most_of_workflow: of_workflow, ..PodSettings::default() };
     Harness { pods, ..Harness::new() }
 }
 
-fn runs_for(harness: &Harness, run: &str, branches: usize, seconds: u64) {
+fn apply_branches(harness: &Harness, run: &str, branches: usize, seconds: u64) {
     for n in 0..branches {
         harness.world.answers(format!("{run}/b{n}/build"), Answer::value("done").after(Duration::from_secs(seconds)));
     }
 }
 
 /// Returns the workflows of the containers, in the order in which they began.
-fn order(harness: &Harness) -> Vec<String> {
+fn order_of_starts(harness: &Harness) -> Vec<String> {
     harness.world.effects().iter().filter_map(|e| e.key.path.split('/').next().map(str::to_owned)).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn twelve_containers_under_two_limits_never_run_too_many_at_once() {
-    let harness = limited(3, 2);
+    let harness = harness_with_limits(3, 2);
     let _life = harness.begin_and_settle(OPERATOR).await;
     for run in ["one", "two"] {
-        runs_for(&harness, run, 6, 60);
+        apply_branches(&harness, run, 6, 60);
         harness.apply(run, &branches(6));
     }
     harness.pass(10).await;
@@ -76,7 +76,7 @@ async fn twelve_containers_under_two_limits_never_run_too_many_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_container_that_waits_longest_begins_first() {
-    let harness = limited(1, 1);
+    let harness = harness_with_limits(1, 1);
     let _life = harness.begin_and_settle(OPERATOR).await;
     let runs = ["zeta", "alpha", "mid", "beta"];
     for run in runs {
@@ -94,7 +94,7 @@ async fn the_container_that_waits_longest_begins_first() {
         assert!(said(run).contains(place) && said(run).contains("1 Pods of steps"), "{run}: {}", said(run));
     }
     harness.wait_for_end("beta").await;
-    assert_eq!(order(&harness), runs);
+    assert_eq!(order_of_starts(&harness), runs);
 }
 
 fn branches_of_one() -> Value {
@@ -103,7 +103,7 @@ fn branches_of_one() -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_queue_costs_few_writes() {
-    let harness = limited(1, 1);
+    let harness = harness_with_limits(1, 1);
     let _life = harness.begin_and_settle(OPERATOR).await;
     let runs: Vec<String> = (0..32).map(|n| format!("run-{n:02}")).collect();
     for run in &runs {
@@ -114,7 +114,7 @@ async fn a_long_queue_costs_few_writes() {
     for run in &runs {
         harness.wait_for_end(run).await;
     }
-    assert_eq!(order(&harness), runs, "in the order of their arrival");
+    assert_eq!(order_of_starts(&harness), runs, "in the order of their arrival");
     assert_eq!(harness.kubelet.most_at_once(None), 1);
     let most = runs
         .iter()
@@ -126,8 +126,8 @@ async fn a_long_queue_costs_few_writes() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_operator_counts_running_containers() {
-    let harness = limited(2, 2);
-    runs_for(&harness, RUN, 5, 60);
+    let harness = harness_with_limits(2, 2);
+    apply_branches(&harness, RUN, 5, 60);
     harness.apply(RUN, &branches(5));
     let life = harness.begin(OPERATOR);
     harness.pass(30).await;
@@ -140,7 +140,7 @@ async fn the_next_operator_counts_running_containers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_run_leaves_the_queue() {
-    let harness = limited(1, 1);
+    let harness = harness_with_limits(1, 1);
     let _life = harness.begin_and_settle(OPERATOR).await;
     for run in ["first", "second", "third"] {
         harness.world.answers(format!("{run}/build"), Answer::value("done").after(Duration::from_secs(60)));
@@ -151,7 +151,7 @@ async fn a_cancelled_run_leaves_the_queue() {
     assert_eq!(harness.wait_for_end("second").await["status"]["phase"], "Cancelled");
     harness.people().set_field("first", "cancel", true);
     harness.wait_for_end("third").await;
-    assert_eq!(order(&harness), ["first", "third"], "{}", harness.server.story());
+    assert_eq!(order_of_starts(&harness), ["first", "third"], "{}", harness.server.story());
     let created = harness.server.count(|entry| entry.verb == Verb::Create && entry.resource.plural == "pods");
     assert_eq!(created, 2);
     assert!(harness.server.clock().elapsed().as_secs() < 80, "a place is free as soon as its container has ended");
@@ -159,7 +159,7 @@ async fn a_cancelled_run_leaves_the_queue() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_run_keeps_its_position_and_blocks_no_other_run() {
-    let harness = limited(1, 1);
+    let harness = harness_with_limits(1, 1);
     let _life = harness.begin_and_settle(OPERATOR).await;
     for run in ["first", "second", "third", "fourth"] {
         harness.world.answers(format!("{run}/build"), Answer::value("done").after(Duration::from_secs(60)));
@@ -169,10 +169,10 @@ async fn a_suspended_run_keeps_its_position_and_blocks_no_other_run() {
     harness.people().set_field("second", "suspend", true);
     harness.wait_for_end("first").await;
     harness.pass(10).await;
-    assert_eq!(order(&harness), ["first", "third"], "{}", harness.server.story());
+    assert_eq!(order_of_starts(&harness), ["first", "third"], "{}", harness.server.story());
     harness.people().set_field("second", "suspend", false);
     harness.wait_for_end("fourth").await;
-    assert_eq!(order(&harness), ["first", "third", "second", "fourth"]);
+    assert_eq!(order_of_starts(&harness), ["first", "third", "second", "fourth"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +211,7 @@ async fn only_configured_namespaces_are_watched() {
 
 #[tokio::test(start_paused = true)]
 async fn a_gate_is_asked_before_its_container_is_counted() {
-    let harness = limited(1, 1);
+    let harness = harness_with_limits(1, 1);
     let _life = harness.begin_and_settle(OPERATOR).await;
     let mut spec = branches_of_one();
     let hitl = crate::scenarios::gate("x", json!({}))["hitl"].take();
@@ -221,10 +221,10 @@ async fn a_gate_is_asked_before_its_container_is_counted() {
     harness.world.answers("other/build", Answer::value("done").after(Duration::from_secs(60)));
     harness.apply("other", &branches_of_one());
     harness.pass(10).await;
-    assert_eq!(order(&harness), ["other"], "who waits for people holds no place");
+    assert_eq!(order_of_starts(&harness), ["other"], "who waits for people holds no place");
     harness.people().vote("alice", &approval, verdict("Approve"));
     harness.pass(10).await;
-    assert_eq!(order(&harness), ["other"], "approved, and still one at a time");
+    assert_eq!(order_of_starts(&harness), ["other"], "approved, and still one at a time");
     harness.wait_for_end("asks").await;
-    assert_eq!(order(&harness), ["other", "asks"]);
+    assert_eq!(order_of_starts(&harness), ["other", "asks"]);
 }
