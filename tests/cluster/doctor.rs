@@ -17,7 +17,7 @@ use crate::policies::harness::workflow;
 const LEASE: Duration = Duration::from_secs(15);
 
 /// Runs `kubectl approve doctor` in no particular namespace.
-async fn doctor(cluster: &Cluster, person: &str, words: &[&str]) -> Finished {
+async fn run_doctor(cluster: &Cluster, person: &str, words: &[&str]) -> Finished {
     let plugin = crate::asked::plugin();
     let words = [&["approve", "doctor"], words].concat();
     cluster.kubectl(words).search(plugin.parent().unwrap()).person(person).run().await.unwrap()
@@ -35,22 +35,22 @@ async fn doctor_reports_a_missing_operator_and_an_uninstall() {
     let place = Place::on(cluster, "doctor").await;
     let (cluster, namespace) = (&place.cluster, place.namespace.name.as_str());
 
-    let never = doctor(cluster, "admin", &[]).await;
+    let never = run_doctor(cluster, "admin", &[]).await;
     assert_eq!(never.code, 1, "{never:?}");
     let sentence = "Operator: GONE: no operator has taken the Lease signoff-system/signoff-operator.";
     assert!(unwrapped(&never).contains(sentence), "{never:?}");
 
     let operator = OperatorProcess::start(cluster, OperatorOptions::default()).await.unwrap();
-    let alive = doctor(cluster, "admin", &[]).await;
+    let alive = run_doctor(cluster, "admin", &[]).await;
     assert_eq!(alive.code, 0, "{alive:?}");
     assert!(alive.stdout.starts_with("Operator: alive: the operator signoff-operator-outside"), "{alive:?}");
     assert!(alive.stdout.contains("objects are as shipped (--verbose lists them).\n"), "{alive:?}");
-    let every = doctor(cluster, "admin", &["--verbose"]).await;
+    let every = run_doctor(cluster, "admin", &["--verbose"]).await;
     assert!(every.stdout.lines().count() > alive.stdout.lines().count() + 20, "{every:?}");
 
     operator.kill();
     tokio::time::sleep(LEASE + Duration::from_secs(2)).await;
-    let gone = doctor(cluster, "admin", &[]).await;
+    let gone = run_doctor(cluster, "admin", &[]).await;
     assert_eq!(gone.code, 1, "{gone:?}");
     for sentence in ["Operator: GONE: no operator has renewed its Lease for", "(the last was signoff-operator-outside"]
     {
@@ -70,10 +70,10 @@ async fn doctor_reports_a_missing_operator_and_an_uninstall() {
     let operator = OperatorProcess::start(cluster, OperatorOptions::default()).await.unwrap();
     // The next operator waits for the whole duration of the Lease. Each doctor reads a stale Lease twice, seconds
     // apart.
-    let mut again = doctor(cluster, "admin", &[]).await;
+    let mut again = run_doctor(cluster, "admin", &[]).await;
     for _ in 0..10 {
         if again.code != 0 {
-            again = doctor(cluster, "admin", &[]).await;
+            again = run_doctor(cluster, "admin", &[]).await;
         }
     }
     assert_eq!(again.code, 0, "{again:?}");
@@ -93,7 +93,7 @@ async fn doctor_reports_a_missing_operator_and_an_uninstall() {
         .ok()
         .unwrap();
     cluster.kubectl([&["delete"], &of_operator[..]].concat()).run().await.unwrap().ok().unwrap();
-    let removed = doctor(cluster, "admin", &[]).await;
+    let removed = run_doctor(cluster, "admin", &[]).await;
     assert_eq!(removed.code, 1, "{removed:?}");
     let page = unwrapped(&removed);
     assert!(page.contains("5 CustomResourceDefinitions are MISSING: approvalpolicies.signoff.dev,"), "{removed:?}");

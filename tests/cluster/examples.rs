@@ -58,12 +58,12 @@ impl Running {
     }
 
     /// Runs kubectl as an administrator of the namespace.
-    async fn admin(&self, words: &[&str]) {
+    async fn run_as_admin(&self, words: &[&str]) {
         let words = [words, &["--namespace", &self.namespace.name]].concat();
         self.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
     }
 
-    async fn until(&self, what: &str, object: &str) {
+    async fn wait_until(&self, what: &str, object: &str) {
         let words = ["wait", &format!("--for={what}"), object, "--timeout=60s", "--namespace", &self.namespace.name];
         let wait = self.cluster.kubectl(words).run().await.unwrap();
         if wait.code != 0 {
@@ -76,10 +76,10 @@ impl Running {
     /// Returns the Approval of this visit of a gate, once the run waits for it.
     async fn wait_for_gate(&self, path: &str) -> String {
         let waits = format!(r#"jsonpath={{.status.steps[?(@.path=="{path}")].phase}}=Waiting"#);
-        self.until(&waits, &format!("workflow/{}", self.name)).await;
+        self.wait_until(&waits, &format!("workflow/{}", self.name)).await;
         let records = self.workflow().await.status.unwrap().steps;
         let name = records.into_iter().find(|record| record.path == path).unwrap().object.unwrap();
-        self.until("create", &format!("approval/{name}")).await;
+        self.wait_until("create", &format!("approval/{name}")).await;
         name
     }
 
@@ -97,7 +97,7 @@ impl Running {
     }
 
     /// Returns the phases of all Approvals by the path of their gates, in order.
-    async fn phases(&self) -> Vec<(String, ApprovalPhase)> {
+    async fn approval_phases(&self) -> Vec<(String, ApprovalPhase)> {
         let approvals: Api<Approval> = Api::namespaced(self.cluster.admin().await.unwrap(), &self.namespace.name);
         let mut phases: Vec<_> = approvals
             .list(&ListParams::default())
@@ -112,8 +112,8 @@ impl Running {
     }
 
     /// Waits until the run has succeeded, and returns its outputs.
-    async fn output(&self) -> String {
-        self.until("condition=Complete", &format!("workflow/{}", self.name)).await;
+    async fn wait_for_output(&self) -> String {
+        self.wait_until("condition=Complete", &format!("workflow/{}", self.name)).await;
         self.workflow().await.status.unwrap().outputs.unwrap_or_default()
     }
 }
@@ -192,10 +192,10 @@ async fn the_example_quorum_requires_two_people_and_a_lead() {
     let in_group = |group: &str| json!({"verdict": "Approve", "groups": [group]});
     run.decide("bob", &approval, in_group("finance")).await.unwrap();
     run.decide("carol", &approval, in_group("finance")).await.unwrap();
-    run.until("jsonpath={.status.tally.have}=2", &format!("approval/{approval}")).await;
-    assert_eq!(run.phases().await, [("review".to_owned(), ApprovalPhase::Pending)]);
+    run.wait_until("jsonpath={.status.tally.have}=2", &format!("approval/{approval}")).await;
+    assert_eq!(run.approval_phases().await, [("review".to_owned(), ApprovalPhase::Pending)]);
     run.decide("alice", &approval, in_group("finance-leads")).await.unwrap();
-    let output = run.output().await;
+    let output = run.wait_for_output().await;
     assert!(output.starts_with("released by ") && output.contains("alice@example.com"), "{output}");
 }
 
@@ -207,7 +207,7 @@ async fn an_answer_outside_of_the_options_is_refused() {
     let refused = run.decide("bob", &approval, choose("ship", &[])).await.unwrap_err();
     assert!(refused.contains("options of carrier must be among: road, rail, air"), "{refused}");
     run.decide("bob", &approval, choose("rail", &["insured", "express"])).await.unwrap();
-    assert_eq!(run.output().await, "rail, insured, express");
+    assert_eq!(run.wait_for_output().await, "rail, insured, express");
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn a_refused_answer_names_the_hint_of_the_pattern() {
     let refused = run.decide("erin", &approval, answer("4711")).await.unwrap_err();
     assert!(refused.contains("a ticket looks like CHG-4711"), "{refused}");
     run.decide("erin", &approval, answer("CHG-4711")).await.unwrap();
-    assert_eq!(run.output().await, "runs under CHG-4711");
+    assert_eq!(run.wait_for_output().await, "runs under CHG-4711");
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn a_modified_text_replaces_the_reviewed_text() {
     let approval = run.wait_for_gate("review").await;
     let edit = json!({"verdict": "Modify", "parameters": {"response": "Closed on Monday and Tuesday."}});
     run.decide("bob", &approval, edit).await.unwrap();
-    assert_eq!(run.output().await, "Closed on Monday and Tuesday. (it was: Closed on Monday.)");
+    assert_eq!(run.wait_for_output().await, "Closed on Monday and Tuesday. (it was: Closed on Monday.)");
 }
 
 #[tokio::test]
@@ -238,7 +238,7 @@ async fn a_deferred_draft_is_written_again_and_asked_about_again() {
     let second = run.wait_for_gate("review#2").await;
     assert_ne!(first, second);
     run.decide("bob", &second, json!({"verdict": "Approve"})).await.unwrap();
-    assert_eq!(run.output().await, "Closed on Monday.");
+    assert_eq!(run.wait_for_output().await, "Closed on Monday.");
 }
 
 #[tokio::test]
@@ -246,41 +246,41 @@ async fn a_reject_that_does_not_end_the_run_is_an_output() {
     let run = Running::start("gates/reject-continue.yaml").await;
     let approval = run.wait_for_gate("review").await;
     run.decide("bob", &approval, json!({"verdict": "Reject", "reason": "not before the audit"})).await.unwrap();
-    assert_eq!(run.output().await, "kept, because: not before the audit");
+    assert_eq!(run.wait_for_output().await, "kept, because: not before the audit");
 }
 
 #[tokio::test]
 async fn timeouts_can_default_skip_and_approve() {
     let run = Running::start("gates/timeout-goes-on.yaml").await;
-    assert_eq!(run.output().await, "colour blue, wish skipped, printing approved");
+    assert_eq!(run.wait_for_output().await, "colour blue, wish skipped, printing approved");
     let expired = |gate: &str| (gate.to_owned(), ApprovalPhase::Expired);
-    assert_eq!(run.phases().await, [expired("colour"), expired("harmless"), expired("wish")]);
+    assert_eq!(run.approval_phases().await, [expired("colour"), expired("harmless"), expired("wish")]);
 }
 
 #[tokio::test]
 async fn timeouts_can_reject_and_abort() {
     let run = Running::start("gates/timeout-stops.yaml").await;
-    run.until("condition=Finished", "workflow/timeout-stops").await;
+    run.wait_until("condition=Finished", "workflow/timeout-stops").await;
     let status = run.workflow().await.status.unwrap();
     assert_eq!(status.phase.name(), "Aborted", "{:?}", status.message);
     let expired = |gate: &str| (gate.to_owned(), ApprovalPhase::Expired);
-    assert_eq!(run.phases().await, [expired("first"), expired("second")]);
+    assert_eq!(run.approval_phases().await, [expired("first"), expired("second")]);
 }
 
 #[tokio::test]
 async fn a_gate_that_asks_again_does_so_three_times() {
     let run = Running::start("gates/timeout-asks-again.yaml").await;
-    run.until("condition=Finished", "workflow/timeout-asks-again").await;
+    run.wait_until("condition=Finished", "workflow/timeout-asks-again").await;
     assert_eq!(run.workflow().await.status.unwrap().phase.name(), "Rejected");
     let visits = ["closed", "closed#2", "closed#3", "closed#4"];
-    assert_eq!(run.phases().await, visits.map(|visit| (visit.to_owned(), ApprovalPhase::Expired)));
+    assert_eq!(run.approval_phases().await, visits.map(|visit| (visit.to_owned(), ApprovalPhase::Expired)));
 }
 
 #[tokio::test]
 async fn an_overdue_gate_waits_and_can_only_be_asked_again() {
     let run = Running::start("gates/timeout-waits.yaml").await;
     let overdue = run.wait_for_gate("out").await;
-    run.until("jsonpath={.status.phase}=Overdue", &format!("approval/{overdue}")).await;
+    run.wait_until("jsonpath={.status.phase}=Overdue", &format!("approval/{overdue}")).await;
     let refused = run.decide("erin", &overdue, json!({"verdict": "Approve"})).await.unwrap_err();
     assert!(refused.contains("verdict must be one of Retry, Reject, Abort"), "{refused}");
     run.decide("erin", &overdue, json!({"verdict": "Retry"})).await.unwrap();
@@ -293,8 +293,8 @@ async fn people_are_reminded_as_often_as_the_gate_says() {
     let text = text.replace("after: 2m", "after: 6s").replace("reminderInterval: 20s", "reminderInterval: 1s");
     let run = Running::of("gates/reminders.yaml", &text).await;
     let approval = run.wait_for_gate("review").await;
-    run.until("jsonpath={.status.reminders}=2", &format!("approval/{approval}")).await;
-    run.until("condition=Finished", "workflow/reminders").await;
+    run.wait_until("jsonpath={.status.reminders}=2", &format!("approval/{approval}")).await;
+    run.wait_until("condition=Finished", "workflow/reminders").await;
     assert_eq!(run.workflow().await.status.unwrap().phase.name(), "Rejected");
     let words = ["get", "events", "--namespace", &run.namespace.name, "--output=jsonpath={.items[*].reason}"];
     let reasons = run.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
@@ -314,16 +314,16 @@ async fn a_models_key_is_read_from_a_secret_by_requester_and_operator() {
     let address = listener.local_addr().unwrap();
     let model = axum::Router::new().route("/v1/chat/completions", axum::routing::post(answer));
     tokio::spawn(async { axum::serve(listener, model).await });
-    run.admin(&["create", "secret", "generic", "models", "--from-literal=token=sesame-open"]).await;
-    run.admin(&["annotate", "secret", "models", &format!("signoff.dev/allowed-hosts={address}")]).await;
-    run.admin(&["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name=models"]).await;
+    run.run_as_admin(&["create", "secret", "generic", "models", "--from-literal=token=sesame-open"]).await;
+    run.run_as_admin(&["annotate", "secret", "models", &format!("signoff.dev/allowed-hosts={address}")]).await;
+    run.run_as_admin(&["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name=models"]).await;
     let dana = format!("--user={}", named("dana").unwrap().user);
-    run.admin(&["create", "rolebinding", "reader", "--role=reader", &dana]).await;
+    run.run_as_admin(&["create", "rolebinding", "reader", "--role=reader", &dana]).await;
     let text = std::fs::read_to_string(folder().join("steps/secret.yaml")).unwrap();
     let text = text.replace("https://models.example.com/v1", &format!("http://{address}/v1"));
     // The operator has no right to read the namespace's Secrets: the step names the command that grants it.
     run.apply(&text).await;
-    run.until("condition=Failed", "workflow/secret").await;
+    run.wait_until("condition=Failed", "workflow/secret").await;
     let steps = run.workflow().await.status.unwrap().steps;
     let said = steps[0].error.as_ref().unwrap().message.clone();
     let line = said.split_once("kubectl ").expect(&said).1;
@@ -336,7 +336,7 @@ async fn a_models_key_is_read_from_a_secret_by_requester_and_operator() {
         )
     );
     heard.try_recv().expect_err("nothing was sent");
-    run.admin(&["delete", "workflow", "secret"]).await;
+    run.run_as_admin(&["delete", "workflow", "secret"]).await;
     run.cluster.kubectl(line.split(' ')).run().await.unwrap().ok().unwrap();
     let operator = format!("--as=system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}");
     let asks = ["auth", "can-i", "get", "secrets", &operator, "--namespace", &run.namespace.name];
@@ -352,7 +352,7 @@ async fn a_models_key_is_read_from_a_secret_by_requester_and_operator() {
     assert_eq!(key, "Bearer sesame-open");
     assert!(asked.contains("closed on Monday") && asked.contains(r#""model":"small""#), "{asked}");
     run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
-    run.until("condition=Complete", "workflow/secret").await;
+    run.wait_until("condition=Complete", "workflow/secret").await;
     let words = ["get", "workflows,approvals,blobs", "--output=yaml", "--namespace", &run.namespace.name];
     let story = run.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
     assert!(!story.contains("sesame"), "the key is written nowhere");
@@ -371,9 +371,9 @@ async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
     let address = listener.local_addr().unwrap();
     let server = axum::Router::new().route("/customers/{name}", axum::routing::post(echo));
     tokio::spawn(async { axum::serve(listener, server).await });
-    run.admin(&["create", "secret", "generic", "letters", &format!("--from-literal=token={KEY}")]).await;
-    run.admin(&["annotate", "secret", "letters", &format!("signoff.dev/allowed-hosts=http://{address}")]).await;
-    run.admin(&["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name=letters"]).await;
+    run.run_as_admin(&["create", "secret", "generic", "letters", &format!("--from-literal=token={KEY}")]).await;
+    run.run_as_admin(&["annotate", "secret", "letters", &format!("signoff.dev/allowed-hosts=http://{address}")]).await;
+    run.run_as_admin(&["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name=letters"]).await;
     let dana = format!("--user={}", named("dana").unwrap().user);
     let text = std::fs::read_to_string(folder().join("steps/api-key.yaml")).unwrap();
     let text = text.replace("https://letters.example.com", &format!("http://{address}"));
@@ -381,9 +381,9 @@ async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
     let words = ["apply", "--filename", "-", "--namespace", &run.namespace.name];
     let refused = run.cluster.kubectl(words).person("dana").input(text.clone()).run().await.unwrap().ok().unwrap_err();
     assert!(format!("{refused:?}").contains("lacks the RBAC verb get on the Secrets"), "{refused:?}");
-    run.admin(&["create", "rolebinding", "reader", "--role=reader", &dana]).await;
+    run.run_as_admin(&["create", "rolebinding", "reader", "--role=reader", &dana]).await;
     let operator = format!("--serviceaccount={OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}");
-    run.admin(&["create", "rolebinding", "operator", "--clusterrole=signoff-operator-secrets", &operator]).await;
+    run.run_as_admin(&["create", "rolebinding", "operator", "--clusterrole=signoff-operator-secrets", &operator]).await;
     let account = format!("--as=system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}");
     let asks = ["auth", "can-i", "get", "secrets", &account, "--namespace", &run.namespace.name];
     // No event tells when the authorizer knows a binding.
@@ -397,7 +397,7 @@ async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
     heard.try_recv().expect_err("nothing was sent before the approval");
     run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
     assert_eq!(heard.recv().await.unwrap(), format!("Bearer {KEY}"));
-    let output = run.output().await;
+    let output = run.wait_for_output().await;
     assert!(output.contains("Bearer [redacted]"), "{output}");
     let records = run.workflow().await.status.unwrap().steps;
     let sent = records.iter().find(|record| record.path == "send").unwrap();
@@ -430,7 +430,7 @@ async fn a_tool_of_a_server_is_called_after_people_have_approved_it() {
         let approval = run.wait_for_gate(gate).await;
         assert_eq!(called_tools(&crm), [] as [&str; 0], "{file}");
         run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
-        assert_eq!(run.output().await, "The customer has the money.", "{file}");
+        assert_eq!(run.wait_for_output().await, "The customer has the money.", "{file}");
         assert_eq!(called_tools(&crm), ["refund"], "{file}");
     }
 }
@@ -442,7 +442,7 @@ async fn a_pinned_or_reading_tool_runs_without_a_gate() {
         let approval = run.wait_for_gate("handle/.turn-2/.call-1/.gate").await;
         assert_eq!(called_tools(&crm), ["get_customer"], "{file}");
         run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
-        assert_eq!(run.output().await, "The customer has the money.", "{file}");
+        assert_eq!(run.wait_for_output().await, "The customer has the money.", "{file}");
         assert_eq!(called_tools(&crm), ["get_customer", "refund"], "{file}");
     }
 }
@@ -453,7 +453,7 @@ async fn a_step_calls_a_tool_of_a_server_without_a_model() {
     let approval = run.wait_for_gate("refund/.start").await;
     assert_eq!(called_tools(&crm), ["get_customer"]);
     run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
-    assert_eq!(run.output().await, "refund 1 is on its way");
+    assert_eq!(run.wait_for_output().await, "refund 1 is on its way");
     let refund = crm.calls().pop().unwrap();
     assert!(refund.contains(r#""amount":420"#), "a number stays one: {refund}");
 }
@@ -461,7 +461,7 @@ async fn a_step_calls_a_tool_of_a_server_without_a_model() {
 #[tokio::test]
 async fn a_server_that_is_a_command_is_refused_on_a_cluster_with_the_remedy() {
     let run = Running::start("servers/files.yaml").await;
-    run.until("condition=Accepted=False", "workflow/files").await;
+    run.wait_until("condition=Accepted=False", "workflow/files").await;
     let status = run.workflow().await.status.unwrap();
     let accepted = status.conditions.iter().find(|condition| condition.type_ == "Accepted").unwrap();
     assert!(accepted.message.contains("`signoff run --allow-commands`"), "{}", accepted.message);
@@ -474,16 +474,16 @@ async fn an_approver_can_escalate_to_more_people() {
     run.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap_err();
     let sre = json!([{"kind": "Group", "name": "sre"}]);
     run.decide("bob", &approval, json!({"verdict": "Escalate", "escalateTo": sre})).await.unwrap();
-    run.until("jsonpath={.status.level}=1", &format!("approval/{approval}")).await;
+    run.wait_until("jsonpath={.status.level}=1", &format!("approval/{approval}")).await;
     run.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap();
-    assert_eq!(run.output().await, "switched over by erin@example.com");
+    assert_eq!(run.wait_for_output().await, "switched over by erin@example.com");
 }
 
 #[tokio::test]
 async fn a_gate_whose_condition_is_false_is_skipped() {
     let run = Running::start("steps/skip-if.yaml").await;
-    assert_eq!(run.output().await, "refunded 40 EUR (skipped)");
-    assert_eq!(run.phases().await, []);
+    assert_eq!(run.wait_for_output().await, "refunded 40 EUR (skipped)");
+    assert_eq!(run.approval_phases().await, []);
 }
 
 #[tokio::test]
@@ -493,5 +493,5 @@ async fn a_model_that_fails_is_tried_again_and_then_replaced_by_a_person() {
     let attempts = run.workflow().await.status.unwrap().steps.iter().filter(|record| record.path == "draft").count();
     assert_eq!(attempts, 3);
     run.decide("bob", &approval, json!({"verdict": "Respond", "response": "Closed on Monday."})).await.unwrap();
-    assert_eq!(run.output().await, "Closed on Monday.");
+    assert_eq!(run.wait_for_output().await, "Closed on Monday.");
 }

@@ -89,7 +89,7 @@ async fn apply(cluster: &Cluster, object: Value) {
 }
 
 /// Starts an operator without a Lease, because its targets do not depend on one, and a busy machine might not renew it.
-async fn operator(cluster: &Cluster, arguments: &[&str]) -> OperatorProcess {
+async fn start_operator(cluster: &Cluster, arguments: &[&str]) -> OperatorProcess {
     let arguments = ["--no-lease"].iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
     OperatorProcess::start(cluster, OperatorOptions { arguments, ..OperatorOptions::default() }).await.unwrap()
 }
@@ -100,7 +100,7 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     cluster.install(&[]).await.unwrap();
     let service = Service::start().await;
     let at = |address: &str| format!("http://{address}:{}/", service.port);
-    let first = operator(&cluster, &["--allow-address", "127.0.0.0/8"]).await;
+    let first = start_operator(&cluster, &["--allow-address", "127.0.0.0/8"]).await;
     let runs = Runs { cluster: &cluster, namespace: cluster.namespace("targets").await.unwrap() };
 
     // All targets are addresses of this machine in an allowed range; one of them becomes the address of a node.
@@ -169,7 +169,7 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     let who = format!("system:serviceaccount:{OPERATOR_NAMESPACE}:signoff-operator");
     let may = ["auth", "can-i", "list", "nodes", "--as", &who];
     while cluster.kubectl(may).run().await.unwrap().code == 0 {}
-    let second = operator(&cluster, &["--allow-address", "127.0.0.0/8", "--allow-address", "10.99.0.11"]).await;
+    let second = start_operator(&cluster, &["--allow-address", "127.0.0.0/8", "--allow-address", "10.99.0.11"]).await;
     let unknown =
         tokio::time::timeout(Duration::from_secs(60), runs.get("http://10.99.0.10/")).await.unwrap().unwrap_err();
     assert!(

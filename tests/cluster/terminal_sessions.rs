@@ -79,7 +79,7 @@ impl Terminal<'_> {
 }
 
 /// Plays the session of an approver on a terminal of this size.
-async fn plays(columns: usize, coloured: bool) {
+async fn check_session(columns: usize, coloured: bool) {
     let runs = Runs::on(Cluster::operated().unwrap(), "terminal").await;
     let context = "Dear ACME,\n\nwe refund 420 EUR for your order 4711, which arrived damaged on Monday; the amount is on its way to your account.";
     runs.request("letter", json!({"prompt": "Send this letter to ACME?", "contextDisplay": context})).await;
@@ -114,20 +114,20 @@ async fn plays(columns: usize, coloured: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_at_80_columns_in_colour_looks_as_it_did() {
-    plays(80, true).await;
+    check_session(80, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_at_80_columns_without_colour_looks_as_it_did() {
-    plays(80, false).await;
+    check_session(80, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_at_120_columns_in_colour_looks_as_it_did() {
-    plays(120, true).await;
+    check_session(120, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_at_120_columns_without_colour_looks_as_it_did() {
-    plays(120, false).await;
+    check_session(120, false).await;
 }

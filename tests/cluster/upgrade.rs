@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 /// The largest number of times for which a gate asks: the first time, and once more because of the upgrade.
 const VISITS: usize = 2;
 
-fn frozen(path: &str) -> std::path::PathBuf {
+fn frozen_path(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/upgrade").join(path)
 }
 
@@ -36,7 +36,7 @@ impl Harness {
     /// Installs the frozen chart, without any runs.
     async fn open() -> Self {
         let cluster = Cluster::own().await.unwrap();
-        cluster.install_chart(&frozen("chart"), &[]).await.unwrap();
+        cluster.install_chart(&frozen_path("chart"), &[]).await.unwrap();
         let namespace = cluster.namespace("upgrade").await.unwrap().name;
         let operator = cluster.operator_client().await.unwrap();
         Self { cluster, namespace, operator }
@@ -123,10 +123,10 @@ impl Harness {
     }
 
     /// Waits until a run has ended, or asks at a gate in another Approval than these.
-    async fn next(&self, run: &str, seen: &[String]) -> Workflow {
+    async fn wait_for_next_gate(&self, run: &str, seen: &[String]) -> Workflow {
         let moved = |workflow: Option<&Workflow>| {
             workflow.is_some_and(|workflow| {
-                has_ended(workflow) || open(workflow).is_some_and(|approval| !seen.contains(&approval))
+                has_ended(workflow) || open_approval(workflow).is_some_and(|approval| !seen.contains(&approval))
             })
         };
         let api = self.as_operator::<Workflow>();
@@ -140,11 +140,11 @@ impl Harness {
     async fn decide_until_end(&self, run: &str) -> (Workflow, Vec<String>) {
         let mut asked = Vec::new();
         loop {
-            let workflow = self.next(run, &asked).await;
+            let workflow = self.wait_for_next_gate(run, &asked).await;
             if has_ended(&workflow) {
                 return (workflow, asked);
             }
-            let approval = open(&workflow).unwrap();
+            let approval = open_approval(&workflow).unwrap();
             let there =
                 await_condition(self.as_operator::<Approval>(), &approval, |found: Option<&Approval>| found.is_some());
             tokio::time::timeout(TIMEOUT, there).await.unwrap().unwrap();
@@ -165,7 +165,7 @@ fn has_ended(workflow: &Workflow) -> bool {
 }
 
 /// Returns the Approval that a run waits for.
-fn open(workflow: &Workflow) -> Option<String> {
+fn open_approval(workflow: &Workflow) -> Option<String> {
     let steps = &workflow.status.as_ref()?.steps;
     steps.iter().find(|step| step.kind == StepKind::Hitl && step.phase == StepPhase::Waiting)?.object.clone()
 }
@@ -173,7 +173,7 @@ fn open(workflow: &Workflow) -> Option<String> {
 #[tokio::test]
 async fn runs_of_the_first_version_are_held_after_an_upgrade() {
     let harness = Harness::open().await;
-    let objects: Value = serde_json::from_str(&std::fs::read_to_string(frozen("objects.json")).unwrap()).unwrap();
+    let objects: Value = serde_json::from_str(&std::fs::read_to_string(frozen_path("objects.json")).unwrap()).unwrap();
     let mut names = std::collections::BTreeMap::new();
     for workflow in objects["workflows"].as_array().unwrap() {
         let run = workflow["metadata"]["name"].as_str().unwrap();
@@ -237,7 +237,7 @@ async fn runs_of_the_first_version_are_held_after_an_upgrade() {
 async fn a_downgrade_keeps_recorded_votes_and_allows_new_ones() {
     let harness = Harness::open().await;
     harness.cluster.install(&[]).await.unwrap();
-    let objects: Value = serde_json::from_str(&std::fs::read_to_string(frozen("objects.json")).unwrap()).unwrap();
+    let objects: Value = serde_json::from_str(&std::fs::read_to_string(frozen_path("objects.json")).unwrap()).unwrap();
     let of = |kind: &str| {
         let named = |object: &&Value| object.to_string().contains("\"one-of-two\"");
         objects[kind].as_array().unwrap().iter().find(named).unwrap().clone()
@@ -245,7 +245,7 @@ async fn a_downgrade_keeps_recorded_votes_and_allows_new_ones() {
     let name = harness.store(&of("workflows"), &of("approvals")).await;
     let before: Approval = harness.as_operator().get(&name).await.unwrap();
 
-    harness.cluster.install_chart(&frozen("chart"), &[]).await.unwrap();
+    harness.cluster.install_chart(&frozen_path("chart"), &[]).await.unwrap();
 
     let after: Approval = harness.as_operator().get(&name).await.unwrap();
     assert_eq!((after.uid(), after.spec, after.status), (before.uid(), before.spec, before.status));

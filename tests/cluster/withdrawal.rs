@@ -15,7 +15,7 @@ use crate::runs::Runs;
 /// The deadline of every wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-async fn begin(runs: &Runs, steps: Value) {
+async fn create_run(runs: &Runs, steps: Value) {
     let dana: Api<Workflow> = runs.api_as("dana").await;
     let object = workflow("refund", json!({"steps": steps}));
     dana.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
@@ -25,7 +25,7 @@ fn count_sent(server: &Loopback, path: &str) -> usize {
     server.received().iter().filter(|request| request.what == format!("POST /{path}")).count()
 }
 
-async fn until_sent(server: &Loopback, path: &str, count: usize) {
+async fn wait_until_sent(server: &Loopback, path: &str, count: usize) {
     let arrives = async {
         while count_sent(server, path) < count {
             sleep(Duration::from_millis(50)).await;
@@ -46,14 +46,14 @@ async fn no_call_is_made_in_a_namespace_deleted_before_the_deadline() {
             {"name": "pay", "http": {"method": "POST", "url": format!("{}/{path}", server.url()), "body": "42 EUR"}},
         ])
     };
-    tokio::join!(begin(&deleted, steps("deleted")), begin(&twin, steps("kept")));
+    tokio::join!(create_run(&deleted, steps("deleted")), create_run(&twin, steps("kept")));
     let (asked, _) = tokio::join!(deleted.wait_for_gate("refund"), twin.wait_for_gate("refund"));
     let deadline = asked.spec.request.deadline.timestamp();
     let left = deadline.duration_since(jiff::Timestamp::now()) - jiff::SignedDuration::from_secs(1);
     sleep(Duration::try_from(left).unwrap_or_default()).await;
     deleted.namespace.delete().await.unwrap();
     // The honest twin has the same deadline.
-    until_sent(&server, "kept", 1).await;
+    wait_until_sent(&server, "kept", 1).await;
     sleep(Duration::from_secs(5)).await;
     assert_eq!(count_sent(&server, "deleted"), 0);
 }
@@ -68,10 +68,10 @@ async fn a_retry_is_not_made_after_its_namespace_was_deleted() {
         json!([{"name": "pay", "http": {"method": "POST", "url": format!("{}/{path}", server.url()), "body": "42 EUR"},
             "retry": {"limit": 1, "backoff": {"base": "5s", "factor": 1, "jitter": 0}}}])
     };
-    tokio::join!(begin(&deleted, steps("deleted")), begin(&twin, steps("kept")));
-    tokio::join!(until_sent(&server, "deleted", 1), until_sent(&server, "kept", 1));
+    tokio::join!(create_run(&deleted, steps("deleted")), create_run(&twin, steps("kept")));
+    tokio::join!(wait_until_sent(&server, "deleted", 1), wait_until_sent(&server, "kept", 1));
     deleted.namespace.delete().await.unwrap();
-    until_sent(&server, "kept", 2).await;
+    wait_until_sent(&server, "kept", 2).await;
     sleep(Duration::from_secs(5)).await;
     assert_eq!(count_sent(&server, "deleted"), 1);
 }

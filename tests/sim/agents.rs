@@ -204,21 +204,21 @@ async fn play_random_runs(fate: Fate) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_random_runs_of_agents_every_law_of_calls_holds() {
+async fn every_law_of_calls_holds_in_random_runs() {
     play_random_runs(Fate::Peace).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_random_runs_of_agents_every_law_of_calls_holds_wherever_the_operator_dies() {
+async fn every_law_of_calls_holds_wherever_the_operator_dies() {
     play_random_runs(Fate::Deaths).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_random_runs_of_agents_every_law_of_calls_holds_under_disturbances() {
+async fn every_law_of_calls_holds_under_disturbances() {
     play_random_runs(Fate::Disturbances).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_random_runs_of_agents_every_law_of_calls_holds_with_two_operators() {
+async fn every_law_of_calls_holds_with_two_operators() {
     play_random_runs(Fate::TwoOperators).await;
 }

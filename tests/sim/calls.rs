@@ -87,7 +87,7 @@ async fn eighty_slow_calls_of_a_workflow_do_not_block_other_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn namespaces_with_a_thousand_waiting_calls_leave_places_to_others_and_where_all_are_taken_a_newcomer_is_next() {
+async fn a_new_namespace_gets_a_call_slot_beside_a_thousand_waiting_calls() {
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
     for n in 0..8 {

@@ -193,12 +193,12 @@ async fn two_lost_threads_end_the_process_after_both_runs_are_quarantined() {
 }
 
 #[tokio::test]
-async fn of_a_hundred_honest_runs_beside_a_hundred_hostile_ones_none_is_set_aside() {
+async fn a_hundred_hostile_runs_quarantine_no_run_of_another_namespace() {
     check_a_hundred_beside_a_hundred("hostile").await;
 }
 
 #[tokio::test]
-async fn of_a_hundred_honest_runs_in_the_namespace_of_a_hundred_hostile_ones_none_is_set_aside() {
+async fn a_hundred_hostile_runs_quarantine_no_honest_run_beside_them() {
     check_a_hundred_beside_a_hundred(NAMESPACE).await;
 }
 

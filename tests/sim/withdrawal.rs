@@ -194,7 +194,7 @@ async fn a_call_does_not_begin_before_its_run_is_verified() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_run_creates_no_approval_that_its_operator_had_no_time_to_create() {
+async fn a_suspended_run_does_not_create_the_approval_that_a_crash_prevented() {
     let harness = Harness::new();
     harness.apply(RUN, &chain(json!([gate("review", json!({}))])));
     harness.server.fault(
@@ -260,7 +260,7 @@ async fn a_pod_is_not_created_for_a_run_that_was_cancelled_unobserved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_run_creates_no_pod_that_its_operator_had_no_time_to_create() {
+async fn a_suspended_run_does_not_create_the_pod_that_a_crash_prevented() {
     let harness = Harness::new();
     harness.apply(RUN, &chain(json!([pod("build", json!({"idempotent": true}))])));
     let creates = |request: &Request| request.resource.plural == "pods" && request.verb == Verb::Create;

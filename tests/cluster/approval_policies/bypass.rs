@@ -7,7 +7,7 @@ use signoff_api::{Workflow, conditions, journal::StepRecord, workflow::WorkflowP
 use super::harness::{Harness, approve, gate, message, reason};
 
 /// Returns a policy whose people are asked before every call that leaves the operator.
-fn release() -> Value {
+fn policy_before_egress() -> Value {
     let hitl = json!({"prompt": "Let it through?", "approvers": [{"kind": "Group", "name": "sre"}]});
     json!({"steps": [{"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}], "allowedHosts": ["*.example.com"]})
 }
@@ -17,7 +17,7 @@ fn pay() -> Value {
     json!({"name": "pay", "http": {"method": "POST", "url": "https://pay.example.com/", "body": "420"}})
 }
 
-fn own(type_: &str, verdicts: Value) -> Value {
+fn gate_of_author(type_: &str, verdicts: Value) -> Value {
     let hitl = gate("own", json!({"allowedVerdicts": verdicts}))["hitl"].clone();
     json!([{"name": "own", "type": type_, "steps": ["pay"], "hitl": hitl}])
 }
@@ -29,8 +29,8 @@ fn record(run: &Workflow, path: &str) -> Option<StepRecord> {
 #[tokio::test]
 async fn a_change_after_the_gate_of_a_policy_is_approved_again() {
     let harness = Harness::open("bypass").await;
-    harness.create_cluster_policy("alpha", release()).await;
-    let gates = own("stepStart", json!(["Approve", "Modify", "Reject"]));
+    harness.create_cluster_policy("alpha", policy_before_egress()).await;
+    let gates = gate_of_author("stepStart", json!(["Approve", "Modify", "Reject"]));
     harness.create_run_as("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
     let (approval, _) = harness.wait_for_gate("refund", "pay/.start").await;
     let modify =
@@ -53,8 +53,8 @@ async fn a_change_after_the_gate_of_a_policy_is_approved_again() {
 #[tokio::test]
 async fn each_retry_is_approved_again_at_the_gate_of_a_policy() {
     let harness = Harness::open("bypass").await;
-    harness.create_cluster_policy("alpha", release()).await;
-    let mut gates = own("errorEscalation", json!(["Retry", "Modify", "Reject"]));
+    harness.create_cluster_policy("alpha", policy_before_egress()).await;
+    let mut gates = gate_of_author("errorEscalation", json!(["Retry", "Modify", "Reject"]));
     gates[0]["afterAttempts"] = json!(1);
     harness.create_run_as("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
     let (approval, _) = harness.wait_for_gate("refund", "release-pay").await;
@@ -80,7 +80,7 @@ async fn each_retry_is_approved_again_at_the_gate_of_a_policy() {
 #[tokio::test]
 async fn a_request_to_a_model_is_gated_by_a_policy_about_egress() {
     let harness = Harness::open("bypass").await;
-    harness.create_cluster_policy("alpha", release()).await;
+    harness.create_cluster_policy("alpha", policy_before_egress()).await;
     let spec = json!({
         "providers": [{"name": "p", "openai": {"baseURL": "https://pay.example.com/v1"}}],
         "agents": [{"name": "poster", "model": "small"}],

@@ -10,7 +10,7 @@ use signoff_api::workflow::WorkflowPhase;
 use super::harness::Harness;
 
 #[tokio::test]
-async fn each_voter_hears_that_a_changed_policy_voided_the_vote() {
+async fn a_vote_that_a_changed_policy_voids_is_reported_to_its_voter() {
     let harness = Harness::open().await;
     let operator = harness.start_operator_with_lease().await;
     harness.request("run", 2).await;

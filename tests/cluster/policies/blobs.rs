@@ -14,7 +14,7 @@ const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "
 
 impl Harness {
     /// Returns whether a user has a right on Blobs here by RBAC, without admission.
-    async fn may(&self, admin: &Client, user: &str, groups: &[&str], verb: &str) -> bool {
+    async fn is_allowed(&self, admin: &Client, user: &str, groups: &[&str], verb: &str) -> bool {
         let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {
             "user": user, "groups": groups,
             "resourceAttributes": {"namespace": self.namespace.name, "group": "signoff.dev", "resource": "blobs", "verb": verb},
@@ -58,7 +58,7 @@ async fn each_role_has_exactly_these_rights_on_blobs() {
             Err(_) => (operator.as_str(), none),
         };
         for verb in VERBS {
-            let may = harness.may(&admin, user, groups, verb).await;
+            let may = harness.is_allowed(&admin, user, groups, verb).await;
             assert_eq!(may, held.contains(&verb), "{who} {verb}");
         }
     }
@@ -84,7 +84,7 @@ async fn a_blob_can_be_read_by_its_name_and_not_listed() {
 }
 
 #[tokio::test]
-async fn a_mebibyte_fits_whatever_it_is_made_of_and_one_byte_more_does_not() {
+async fn a_blob_of_one_mebibyte_is_stored_and_a_larger_one_is_refused() {
     let harness = Harness::open("blobs").await;
     let run = harness.request("dana", "refund", json!({"suspend": true})).await.unwrap();
     let uid = run.uid().unwrap();

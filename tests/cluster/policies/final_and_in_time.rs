@@ -33,7 +33,7 @@ async fn only_the_attempt_that_was_found_invalid_is_replaced_by_the_next_one() {
 }
 
 #[tokio::test]
-async fn no_vote_after_closing_time_even_while_nobody_counts_votes() {
+async fn a_vote_after_the_closing_time_is_refused_without_an_operator() {
     let harness = Harness::open("time").await;
     let closed = harness.ask(json!({"closesAt": PAST})).await;
     assert_refused(harness.decide("alice", &closed, approve()).await, "too late: this gate closed at 2020-01-01");
@@ -42,14 +42,14 @@ async fn no_vote_after_closing_time_even_while_nobody_counts_votes() {
 }
 
 #[tokio::test]
-async fn where_the_deadline_does_not_end_the_gate_it_stays_open() {
+async fn a_gate_stays_open_when_its_deadline_does_not_end_it() {
     let harness = Harness::open("time").await;
     let overdue = harness.ask(json!({"deadline": PAST, "timeout": {"action": "Expire"}})).await;
     harness.decide("alice", &overdue, approve()).await.unwrap();
 }
 
 #[tokio::test]
-async fn after_an_escalation_only_the_new_closing_time_counts() {
+async fn only_the_new_closing_time_counts_after_an_escalation() {
     let harness = Harness::open("time").await;
     let escalated = async |request: Value, status: Value| {
         let approval = harness.ask(request).await;

@@ -9,7 +9,7 @@ use signoff_api::Approval;
 use super::harness::{self, Harness, assert_refused, to_answer};
 
 #[tokio::test]
-async fn when_the_object_is_nearly_full_small_votes_still_fit() {
+async fn small_votes_fit_when_the_approval_is_nearly_full() {
     let harness = Harness::open("objects").await;
     let users: Vec<_> = (0..9).map(|n| format!("voter-{n}@example.com")).collect();
     let subjects: Vec<_> = users.iter().map(|name| json!({"kind": "User", "name": name})).collect();

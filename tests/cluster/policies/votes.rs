@@ -22,7 +22,7 @@ async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {
 }
 
 #[tokio::test]
-async fn after_an_escalation_the_new_list_is_in_force() {
+async fn the_new_list_of_approvers_applies_after_an_escalation() {
     let harness = Harness::open("votes").await;
     let approval = harness.ask(json!({"approvers": [user("alice")], "timeout": {"action": "Escalate", "escalation": [{"to": [user("bob")]}]}})).await;
     assert_refused(harness.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
