@@ -176,20 +176,20 @@ impl Row {
 
     /// Sets fields of the request of the scene's Approval.
     fn with_request(self, request: Value) -> Self {
-        self.gate(|gate| gate.request = request)
+        self.change_gate(|gate| gate.request = request)
     }
 
     /// Sets the status of the scene's Approval.
     fn with_status(self, status: Value) -> Self {
-        self.gate(|gate| gate.status = Some(status))
+        self.change_gate(|gate| gate.status = Some(status))
     }
 
     /// Adds an earlier change of the scene's Approval.
     fn after(self, who: Actor, change: Value) -> Self {
-        self.gate(|gate| gate.before.push((who, change)))
+        self.change_gate(|gate| gate.before.push((who, change)))
     }
 
-    fn gate(mut self, change: impl FnOnce(&mut Gate)) -> Self {
+    fn change_gate(mut self, change: impl FnOnce(&mut Gate)) -> Self {
         if let Scene::Approval(gate) = &mut self.scene {
             change(gate);
         }
@@ -204,7 +204,7 @@ impl Row {
 
     /// Marks the scene's Approval as being deleted.
     fn deleted(self) -> Self {
-        self.gate(|gate| gate.deleted = true)
+        self.change_gate(|gate| gate.deleted = true)
     }
 
     /// Limits the rights to the roles that the chart ships.

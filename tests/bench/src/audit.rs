@@ -68,13 +68,13 @@ impl Audit {
         self.folder.path().join("audit.log")
     }
 
-    /// Returns the end of the log, to count from.
-    pub(super) fn here(&self) -> Result<u64> {
+    /// Returns the position of the end of the log, from which [`Audit::count_since`] can count.
+    pub(super) fn end_of_log(&self) -> Result<u64> {
         Ok(std::fs::metadata(self.log()).context("the API server's audit log")?.len())
     }
 
-    /// Counts the requests answered since `place`.
-    pub(super) fn since(&self, place: u64) -> Result<Tally> {
+    /// Counts the requests that were answered after this position of the log.
+    pub(super) fn count_since(&self, place: u64) -> Result<Tally> {
         let mut file = File::open(self.log()).context("the API server's audit log")?;
         file.seek(SeekFrom::Start(place))?;
         let mut tally = Tally::new();
@@ -82,14 +82,14 @@ impl Audit {
             let line = line?;
             let entry: Entry =
                 serde_json::from_str(&line).with_context(|| format!("a line of the audit log: {line}"))?;
-            *tally.entry(entry.what()).or_default() += 1;
+            *tally.entry(entry.name()).or_default() += 1;
         }
         Ok(tally)
     }
 }
 
 impl Entry {
-    fn what(self) -> String {
+    fn name(self) -> String {
         let named = self.object_ref.and_then(|object| {
             let resource = object.resource?;
             Some(object.subresource.map_or(resource.clone(), |sub| format!("{resource}/{sub}")))
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn requests_are_named_by_verb_and_resource_and_sorted() {
-        let what = |text: &str| serde_json::from_str::<Entry>(text).unwrap().what();
+        let what = |text: &str| serde_json::from_str::<Entry>(text).unwrap().name();
         let status = what(
             r#"{"verb": "update", "requestURI": "/x", "objectRef": {"resource": "workflows", "subresource": "status"}}"#,
         );

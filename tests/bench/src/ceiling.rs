@@ -95,7 +95,7 @@ async fn measure(harness: &Harness, sample: &Sample) -> Result<(Rates, Costs)> {
     let workflow_create = bursts
         .send(bodies.len(), async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await)
         .await?;
-    let puts = statuses(&workflow_create.answers, &workflows, &sample.workflow["status"])?;
+    let puts = status_requests(&workflow_create.answers, &workflows, &sample.workflow["status"])?;
     let workflow_status = bursts
         .send(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await)
         .await?;
@@ -104,12 +104,12 @@ async fn measure(harness: &Harness, sample: &Sample) -> Result<(Rates, Costs)> {
     let approval_create = bursts
         .send(bodies.len(), async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await)
         .await?;
-    let names = names(&approval_create.answers, &approvals)?;
+    let names = paths_of_answers(&approval_create.answers, &approvals)?;
     let body = serde_json::to_vec(&sample::decision(approver))?;
     let decision = bursts
         .send(names.len(), async |index| crowd::patch(&harness.approver, &names[index], body.clone()).await)
         .await?;
-    let puts = statuses(&decision.answers, &approvals, &sample.approval["status"])?;
+    let puts = status_requests(&decision.answers, &approvals, &sample.approval["status"])?;
     let approval_status = bursts
         .send(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await)
         .await?;
@@ -167,7 +167,7 @@ pub(super) fn bodies(count: usize, make: impl Fn(usize) -> Result<Value>) -> Res
 }
 
 /// Returns the paths and bodies of requests that replace the status of the answered objects.
-pub(super) fn statuses(answers: &[String], collection: &str, status: &Value) -> Result<Vec<(String, Vec<u8>)>> {
+pub(super) fn status_requests(answers: &[String], collection: &str, status: &Value) -> Result<Vec<(String, Vec<u8>)>> {
     let put = |answer: &String| {
         let (name, body) = sample::with_status(answer, status)?;
         Ok((format!("{collection}/{name}/status"), body))
@@ -176,7 +176,7 @@ pub(super) fn statuses(answers: &[String], collection: &str, status: &Value) -> 
 }
 
 /// Returns the paths of the answered objects.
-pub(super) fn names(answers: &[String], collection: &str) -> Result<Vec<String>> {
+pub(super) fn paths_of_answers(answers: &[String], collection: &str) -> Result<Vec<String>> {
     answers.iter().map(|answer| Ok(format!("{collection}/{}", sample::name_of(answer)?))).collect()
 }
 

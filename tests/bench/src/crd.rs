@@ -125,7 +125,7 @@ pub(super) async fn measure(options: &Crd) -> Result<Measured> {
     let shape = Shape { harness: &harness, sample: &sample, agent: agent.as_ref(), writes };
     if has(Part::Writes) {
         say::step("writing with every policy in force");
-        measured.rows.push(shape.row("every policy in force").await?);
+        measured.rows.push(shape.measure_row("every policy in force").await?);
     }
     if has(Part::Policies) {
         measured.policies = policies::measure(&shape).await?;
@@ -139,7 +139,7 @@ pub(super) async fn measure(options: &Crd) -> Result<Measured> {
     bindings::remove_all(&harness.cluster, &path, serde_json::to_vec(&refused)?).await?;
     if has(Part::Writes) {
         say::step("writing without policies");
-        measured.rows.push(shape.row("no policy").await?);
+        measured.rows.push(shape.measure_row("no policy").await?);
     }
     if has(Part::Locks) {
         measured.locks = Some(locks::measure(&harness, &sample, writes).await?);
@@ -147,7 +147,7 @@ pub(super) async fn measure(options: &Crd) -> Result<Measured> {
     if has(Part::Writes) {
         remove_schemas(&harness, &path).await?;
         say::step("writing without policies and schemas");
-        measured.rows.push(shape.row("no policy, no schema").await?);
+        measured.rows.push(shape.measure_row("no policy, no schema").await?);
     }
     Ok(measured)
 }
@@ -161,8 +161,8 @@ struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    async fn row(&self, shape: &str) -> Result<Row> {
-        let costs = costs(self.harness, self.sample, self.writes).await?;
+    async fn measure_row(&self, shape: &str) -> Result<Row> {
+        let costs = measure_writes(self.harness, self.sample, self.writes).await?;
         let turn = match self.agent {
             Some(agent) => Some(agent.cost(self.harness, self.writes / WRITES_FOR_A_RUN).await?),
             None => None,
@@ -172,8 +172,9 @@ impl Shape<'_> {
     }
 }
 
-/// Sends the writes of `count` workflows, kind by kind, by one client.
-async fn costs(harness: &Harness, sample: &Sample, count: usize) -> Result<[Cost; WRITES.len()]> {
+/// Sends the writes of `count` workflows and their Events, kind by kind, by one client. Returns the average cost of one
+/// write of each kind, in the order of [`WRITES`].
+async fn measure_writes(harness: &Harness, sample: &Sample, count: usize) -> Result<[Cost; WRITES.len()]> {
     let namespace = harness.namespace().await?;
     let operator = harness.cluster.operator_client().await?;
     let workflows = sample::path(&namespace, "workflows");
@@ -184,26 +185,27 @@ async fn costs(harness: &Harness, sample: &Sample, count: usize) -> Result<[Cost
     let (create_workflow, created) = meter
         .measure(count, async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await)
         .await?;
-    let puts = ceiling::statuses(&created, &workflows, &sample.waiting)?;
+    let puts = ceiling::status_requests(&created, &workflows, &sample.waiting)?;
     let (open, opened) =
         meter.measure(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
-    let [create_approval, vote, decide] = of_approvals(&meter, sample, &namespace, &created).await?;
-    let puts = ceiling::statuses(&opened, &workflows, &sample.workflow["status"])?;
+    let [create_approval, vote, decide] = measure_approval_writes(&meter, sample, &namespace, &created).await?;
+    let puts = ceiling::status_requests(&opened, &workflows, &sample.workflow["status"])?;
     let (finish, _) =
         meter.measure(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
     // An Event allocates so little that many are needed to tell it from the API server's own work.
-    let many = count * EVENTS;
-    let bodies = ceiling::bodies(many, |index| Ok(sample.event(&sample::name(index))))?;
+    let event_count = count * EVENTS;
+    let bodies = ceiling::bodies(event_count, |index| Ok(sample.event(&sample::name(index))))?;
     let (event, _) =
-        meter.measure(many, async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
+        meter.measure(event_count, async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
 
     Ok([create_workflow, open, create_approval, vote, decide, finish, event])
 }
 
-/// Sends the writes of an Approval for each of these Workflows: its creation, the vote, and the status that counts it.
-async fn of_approvals(meter: &Meter<'_>, sample: &Sample, namespace: &str, workflows: &[String]) -> Result<[Cost; 3]> {
+/// Sends the three writes of an Approval for each of these Workflows: the creation, the vote, and the status with the
+/// counted vote. Returns the average cost of one write of each kind.
+async fn measure_approval_writes(meter: &Meter<'_>, sample: &Sample, namespace: &str, workflows: &[String]) -> Result<[Cost; 3]> {
     let (harness, count) = (meter.harness, workflows.len());
     let operator = harness.cluster.operator_client().await?;
     let approvals = sample::path(namespace, "approvals");
@@ -211,10 +213,10 @@ async fn of_approvals(meter: &Meter<'_>, sample: &Sample, namespace: &str, workf
     let (create, asked) =
         meter.measure(count, async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
     let vote = serde_json::to_vec(&sample::decision(approver_user()?))?;
-    let paths = ceiling::names(&asked, &approvals)?;
+    let paths = ceiling::paths_of_answers(&asked, &approvals)?;
     let (vote, voted) =
         meter.measure(count, async |index| crowd::patch(&harness.approver, &paths[index], vote.clone()).await).await?;
-    let puts = ceiling::statuses(&voted, &approvals, &sample.approval["status"])?;
+    let puts = ceiling::status_requests(&voted, &approvals, &sample.approval["status"])?;
     let (decide, _) =
         meter.measure(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
     Ok([create, vote, decide])

@@ -137,11 +137,11 @@ async fn count_requests(program: &Path) -> Result<(Tally, Tally)> {
     let operator = harness.operator().await?;
     let count = async |with_pod| {
         Counters::read_at_rest(&operator).await?;
-        let start = audit.here()?;
+        let start = audit.end_of_log()?;
         let run = Run { harness: &harness, operator: &operator, clients: CLIENTS, count: COUNTED, with_pod };
         run.run_to_end(&mut Times::default()).await?;
         Counters::read_at_rest(&operator).await?;
-        audit.since(start)
+        audit.count_since(start)
     };
     let (with, without) = (count(true).await?, count(false).await?);
     operator.stop().await?;

@@ -91,12 +91,12 @@ impl Cluster {
             established.with_context(|| format!("CRD {name} is not established after {TIMEOUT:?}"))??;
         }
         tokio::try_join!(
-            until("Pods of a run can be forged", async || { expect_forged_pod_denied(&admin).await }),
-            until("values of a run can be forged", async || {
+            repeat_until_success("Pods of a run can be forged", async || { expect_forged_pod_denied(&admin).await }),
+            repeat_until_success("values of a run can be forged", async || {
                 if has_blobs { expect_forged_value_denied(&admin).await } else { Ok(()) }
             }),
-            until("approvals can be forged", async || { expect_forged_approval_denied(&admin).await }),
-            until("requesters are not stamped on workflows", async || { expect_requester_stamped(&admin).await }),
+            repeat_until_success("approvals can be forged", async || { expect_forged_approval_denied(&admin).await }),
+            repeat_until_success("requesters are not stamped on workflows", async || { expect_requester_stamped(&admin).await }),
         )?;
         Ok(())
     }
@@ -211,7 +211,7 @@ fn unscheduled_pod(name: &str) -> Result<Pod> {
 
 /// Repeats `ask` until it succeeds, at most for [`TIMEOUT`]; `problem` completes the error. No event tells when every
 /// API server enforces a policy, so requests find out.
-async fn until(problem: &str, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
+async fn repeat_until_success(problem: &str, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let Err(error) = ask().await else {

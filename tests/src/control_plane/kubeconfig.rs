@@ -56,11 +56,12 @@ pub(crate) fn for_existing(file: &Path, context: &str) -> Result<Kubeconfig> {
     Ok(assemble(cluster, users.collect()))
 }
 
-/// Writes a kubeconfig beside that of the whole cast whose current context is one person's, and returns its path.
-pub(crate) fn write_login(everybody: &Path, name: &str) -> Result<PathBuf> {
-    let mut config = Kubeconfig::read_from(everybody)?;
+/// Writes a copy of the kubeconfig `cast_file` in which the current context is the person `name`, into a file beside
+/// it. Returns the path of the copy.
+pub(crate) fn write_login(cast_file: &Path, name: &str) -> Result<PathBuf> {
+    let mut config = Kubeconfig::read_from(cast_file)?;
     config.current_context = Some(name.to_owned());
-    let file = everybody.with_file_name(format!("{name}.yaml"));
+    let file = cast_file.with_file_name(format!("{name}.yaml"));
     write(&file, &config)?;
     Ok(file)
 }

@@ -101,7 +101,8 @@ pub fn named(name: &str) -> Result<&'static Person> {
     }
 }
 
-/// Returns a random bearer token, because another user of this machine could otherwise be admin of the test cluster.
+/// Returns a random bearer token. With a token that others know, another user of this machine could act as the
+/// administrator of the test cluster.
 pub(crate) fn fresh_token() -> Result<String> {
     let mut bytes = [0; 24];
     std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context("/dev/urandom")?;

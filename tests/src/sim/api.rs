@@ -76,21 +76,21 @@ impl Api {
         }
         let status = match request.subresource.as_deref() {
             None => false,
-            Some("log") if request.verb == Verb::Get && request.resource.plural == "pods" => return self.log(request),
+            Some("log") if request.verb == Verb::Get && request.resource.plural == "pods" => return self.read_log(request),
             Some("status") if request.verb != Verb::Create => true,
             Some(other) => return Err(Refusal::unsupported(&format!("the subresource {other}"))),
         };
         match request.verb {
             Verb::Get => self.get(request),
             Verb::List => self.list(request),
-            Verb::Watch => Ok(Answer::Watch(Box::new(Opening::read(&self.store, request, filter(request)?)?))),
+            Verb::Watch => Ok(Answer::Watch(Box::new(Opening::read(&self.store, request, parse_filter(request)?)?))),
             Verb::Create
                 if matches!(request.resource.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io") =>
             {
                 review(request)
             }
             Verb::Create => {
-                let object = body(request)?;
+                let object = parse_body(request)?;
                 rules::check(&self.store, &request.resource, &object)?;
                 let namespace = request.namespace.clone().unwrap_or_default();
                 let name = request.name.as_deref().unwrap_or_default();
@@ -99,31 +99,31 @@ impl Api {
                 Ok(Answer::Body(201, Projection::of(request).bytes(&created)))
             }
             Verb::Update => {
-                let (key, object) = (key(request)?, body(request)?);
+                let (key, object) = (key_of(request)?, parse_body(request)?);
                 let version = self.writes(request).update(&key, status, object)?;
                 Ok(Answer::Body(200, Projection::of(request).bytes(&version)))
             }
             Verb::Patch => {
-                let key = key(request)?;
+                let key = key_of(request)?;
                 let current = Arc::clone(self.store.get(&key).ok_or_else(|| Refusal::not_found(&key))?);
                 let object = apply_patch(&current.object, request)?;
                 let version = self.writes(request).update(&key, status, object)?;
                 Ok(Answer::Body(200, Projection::of(request).bytes(&version)))
             }
-            Verb::Delete => self.delete(request, &key(request)?),
+            Verb::Delete => self.delete(request, &key_of(request)?),
             Verb::DeleteCollection => self.delete_collection(request),
         }
     }
 
     fn get(&self, request: &Request) -> Result<Answer, Refusal> {
-        let key = key(request)?;
+        let key = key_of(request)?;
         let version = self.store.get(&key).ok_or_else(|| Refusal::not_found(&key))?;
         Ok(Answer::Body(200, Projection::of(request).bytes(version)))
     }
 
     /// Returns the last lines of a container's log, or an error before the container has ended.
-    fn log(&self, request: &Request) -> Result<Answer, Refusal> {
-        let key = key(request)?;
+    fn read_log(&self, request: &Request) -> Result<Answer, Refusal> {
+        let key = key_of(request)?;
         let pod = self.store.get(&key).ok_or_else(|| Refusal::not_found(&key))?;
         let Some(log) = self.logs.get(pod.meta("uid")) else {
             let why = format!("container \"step\" in pod \"{}\" is waiting to start: ContainerCreating", key.name);
@@ -135,10 +135,10 @@ impl Api {
     }
 
     /// Returns the objects that are left to send: all selected ones, or the rest of an earlier page.
-    fn page(&self, request: &Request, projection: Projection) -> Result<Page, Refusal> {
+    fn read_page(&self, request: &Request, projection: Projection) -> Result<Page, Refusal> {
         match request.parameter("continue") {
             "" => {
-                let filter = filter(request)?;
+                let filter = parse_filter(request)?;
                 let selected = self.store.list(&filter.resource, filter.namespace.as_deref());
                 let selected = selected.filter(|(_, version)| filter.selects(version));
                 let rest = selected.map(|(_, version)| projection.bytes(version)).collect();
@@ -157,7 +157,7 @@ impl Api {
 
     fn list(&mut self, request: &Request) -> Result<Answer, Refusal> {
         let projection = Projection::of(request);
-        let mut page = self.page(request, projection)?;
+        let mut page = self.read_page(request, projection)?;
         let limit = request.parameter("limit").parse().ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let items: Vec<Bytes> = page.rest.drain(..limit.min(page.rest.len())).collect();
         let mut list_meta = json!({"resourceVersion": page.number.to_string()});
@@ -184,7 +184,7 @@ impl Api {
     }
 
     fn delete(&mut self, request: &Request, key: &Key) -> Result<Answer, Refusal> {
-        let options = if request.body.is_empty() { Value::Null } else { body(request)? };
+        let options = if request.body.is_empty() { Value::Null } else { parse_body(request)? };
         let precondition = |field: &str| options["preconditions"][field].as_str().map(str::to_owned);
         let grace = options["gracePeriodSeconds"].as_i64();
         let only_if = Preconditions { uid: precondition("uid"), version: precondition("resourceVersion"), grace };
@@ -204,7 +204,7 @@ impl Api {
     }
 
     fn delete_collection(&mut self, request: &Request) -> Result<Answer, Refusal> {
-        let filter = filter(request)?;
+        let filter = parse_filter(request)?;
         let selected = self.store.list(&filter.resource, filter.namespace.as_deref());
         let keys: Vec<Key> =
             selected.filter(|(_, version)| filter.selects(version)).map(|(key, _)| key.clone()).collect();
@@ -235,13 +235,13 @@ impl Api {
     }
 }
 
-fn key(request: &Request) -> Result<Key, Refusal> {
+fn key_of(request: &Request) -> Result<Key, Refusal> {
     request.key().ok_or_else(|| {
         Refusal::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     })
 }
 
-fn filter(request: &Request) -> Result<Filter, Refusal> {
+fn parse_filter(request: &Request) -> Result<Filter, Refusal> {
     let mut fields = request.parameter("fieldSelector").to_owned();
     if let Some(name) = &request.name {
         // The path of one object selects that object by its name.
@@ -250,7 +250,7 @@ fn filter(request: &Request) -> Result<Filter, Refusal> {
     Filter::new(request.resource.clone(), request.namespace.clone(), request.parameter("labelSelector"), &fields)
 }
 
-fn body(request: &Request) -> Result<Value, Refusal> {
+fn parse_body(request: &Request) -> Result<Value, Refusal> {
     let object: Value = serde_json::from_slice(&request.body).map_err(|error| {
         Refusal::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {error}",
@@ -262,7 +262,7 @@ fn body(request: &Request) -> Result<Value, Refusal> {
 
 /// Answers an access review, which is not stored. Everything is allowed, because no authorization is simulated.
 fn review(request: &Request) -> Result<Answer, Refusal> {
-    let mut review = body(request)?;
+    let mut review = parse_body(request)?;
     metadata(&mut review)?;
     let mut user = json!({"username": *request.actor, "groups": ["system:authenticated"]});
     if request.actor.starts_with("system:serviceaccount:") {

@@ -49,7 +49,7 @@ pub(super) struct Heaps {
 pub(super) async fn measure() -> Result<Heaps> {
     let cluster = Cluster::own_with(Options::default()).await?;
     let admin = cluster.admin().await?;
-    let mut rows = vec![("no CRD of ours", at_rest(&admin).await?)];
+    let mut rows = vec![("no CRD of ours", read_at_rest(&admin).await?)];
     let crds = signoff_api::crds::all();
     for crd in &crds {
         create(&admin, crd).await?;
@@ -63,7 +63,7 @@ pub(super) async fn measure() -> Result<Heaps> {
         let path = format!("/apis/signoff.dev/v1alpha1/{}", crd.spec.names.plural);
         crowd::get(&admin, &path).await.with_context(|| path.clone())?;
     }
-    rows.push(("the CRDs", at_rest(&admin).await?));
+    rows.push(("the CRDs", read_at_rest(&admin).await?));
     for object in objects(&Identity::default())? {
         match object {
             PolicyObject::Validating(policy) => create::<ValidatingAdmissionPolicy>(&admin, &policy).await?,
@@ -76,7 +76,7 @@ pub(super) async fn measure() -> Result<Heaps> {
             }
         }
     }
-    rows.push(("the CRDs and the policies", at_rest(&admin).await?));
+    rows.push(("the CRDs and the policies", read_at_rest(&admin).await?));
     Ok(Heaps { rows })
 }
 
@@ -90,7 +90,7 @@ where
 
 /// Reads the heap until it no longer changes. The documents of the whole API are requested each time, as clients do,
 /// because a change of a CRD makes the API server build them again and keep them.
-async fn at_rest(admin: &Client) -> Result<Heap> {
+async fn read_at_rest(admin: &Client) -> Result<Heap> {
     let deadline = Instant::now() + TIMEOUT;
     let mut ticks = interval(POLL_INTERVAL);
     let mut readings: Vec<Heap> = Vec::new();
@@ -100,7 +100,7 @@ async fn at_rest(admin: &Client) -> Result<Heap> {
             // Without CRDs the second document does not exist.
             let _ = crowd::get(admin, document).await;
         }
-        readings.push(reading(admin).await?);
+        readings.push(read_after_collection(admin).await?);
         let last = &readings[readings.len().saturating_sub(EQUAL_READINGS)..];
         let of = |pick: fn(f64, f64) -> f64| last.iter().map(|heap| heap.live).reduce(pick).unwrap_or_default();
         if last.len() == EQUAL_READINGS && of(f64::max) - of(f64::min) <= STEADY {
@@ -115,7 +115,7 @@ async fn at_rest(admin: &Client) -> Result<Heap> {
 }
 
 /// Reads the heap right after a garbage collection.
-async fn reading(admin: &Client) -> Result<Heap> {
+async fn read_after_collection(admin: &Client) -> Result<Heap> {
     let profile = crowd::get(admin, "/debug/pprof/heap?gc=1&debug=1").await.context("the API server's heap profile")?;
     let field = |name: &str| {
         let line = profile.lines().find_map(|line| line.strip_prefix(&format!("# {name} = ")));

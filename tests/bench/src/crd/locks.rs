@@ -13,7 +13,7 @@ use signoff_tests::say;
 use super::crowd;
 use super::harness::Harness;
 use super::sample::{self, Sample};
-use super::{Meter, bodies_of_workflows, of_approvals};
+use super::{Meter, bodies_of_workflows, measure_approval_writes};
 
 const CRD: &str = "approvals.signoff.dev";
 /// The largest share that a lock may add to a write, in percent.
@@ -53,9 +53,9 @@ pub(super) async fn measure(harness: &Harness, sample: &Sample, writes: usize) -
     let whole = serde_json::to_value(crds.get(CRD).await?)?;
     let mut kib = [[0.0; WRITES.len()]; VARIANTS.len()];
     for round in 1..=ROUNDS {
-        for (at, (name, left_out)) in VARIANTS.iter().enumerate() {
+        for (variant, (name, left_out)) in VARIANTS.iter().enumerate() {
             say::step(&format!("writing Approvals, {name}, {round} of {ROUNDS}"));
-            install(harness, sample, &crds, &whole, left_out).await?;
+            install_without(harness, sample, &crds, &whole, left_out).await?;
             let namespace = harness.namespace().await?;
             let workflows = sample::path(&namespace, "workflows");
             let mut created = Vec::with_capacity(writes);
@@ -63,19 +63,19 @@ pub(super) async fn measure(harness: &Harness, sample: &Sample, writes: usize) -
                 created.push(crowd::post(&harness.requester, &workflows, body).await?);
             }
             let meter = Meter::calibrate(harness).await?;
-            let costs = of_approvals(&meter, sample, &namespace, &created).await?;
-            for (sum, cost) in kib[at].iter_mut().zip(costs) {
+            let costs = measure_approval_writes(&meter, sample, &namespace, &created).await?;
+            for (sum, cost) in kib[variant].iter_mut().zip(costs) {
                 *sum += cost.kib / ROUNDS as f64;
             }
         }
     }
-    install(harness, sample, &crds, &whole, &[]).await?;
+    install_without(harness, sample, &crds, &whole, &[]).await?;
     Ok(Locks { kib })
 }
 
 impl Lock {
-    /// Returns the place of the lock's rule in the schema of an Approval, as a JSON pointer.
-    fn place(self) -> &'static str {
+    /// Returns the JSON pointer to the field with the lock's rule, in the schema of an Approval.
+    fn pointer(self) -> &'static str {
         match self {
             Self::Outcome => "",
             Self::Digest => "/properties/spec/properties/request/properties/digest",
@@ -83,8 +83,9 @@ impl Lock {
     }
 }
 
-/// Installs the CRD without some locks, and waits until the API server applies it and is at rest.
-async fn install(
+/// Installs the CRD `whole` without the locks `left_out`, and waits until the API server applies the schema and is at
+/// rest.
+async fn install_without(
     harness: &Harness,
     sample: &Sample,
     crds: &Api<CustomResourceDefinition>,
@@ -93,10 +94,10 @@ async fn install(
 ) -> Result<()> {
     let mut schema = whole["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
     for lock in left_out {
-        let fields = schema.pointer_mut(lock.place()).and_then(Value::as_object_mut);
+        let fields = schema.pointer_mut(lock.pointer()).and_then(Value::as_object_mut);
         let rules = fields.and_then(|fields| fields.remove("x-kubernetes-validations"));
         if rules.as_ref().and_then(Value::as_array).is_none_or(|rules| rules.len() != 1) {
-            bail!("the CRD of Approvals has not one rule at {:?} for the lock {lock:?}: {rules:?}", lock.place());
+            bail!("the CRD of Approvals has not one rule at {:?} for the lock {lock:?}: {rules:?}", lock.pointer());
         }
     }
     let mut crd = serde_json::to_value(crds.get(CRD).await?)?;
@@ -123,18 +124,19 @@ async fn install(
             }
         }
     }
-    at_rest(harness).await
+    wait_for_rest(harness).await
 }
 
-async fn at_rest(harness: &Harness) -> Result<()> {
+/// Waits until the API server allocates little by itself, three times in a row.
+async fn wait_for_rest(harness: &Harness) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     let mut ticks = tokio::time::interval(POLL_INTERVAL);
     let mut last = super::allocated(&super::read_counters(harness).await?);
-    let mut quiet = 0;
-    while quiet < 3 {
+    let mut quiet_readings = 0;
+    while quiet_readings < 3 {
         ticks.tick().await;
         let now = super::allocated(&super::read_counters(harness).await?);
-        quiet = if (now - last) / 1024.0 < REST { quiet + 1 } else { 0 };
+        quiet_readings = if (now - last) / 1024.0 < REST { quiet_readings + 1 } else { 0 };
         if Instant::now() > deadline {
             bail!("the API server is not at rest: it allocated {:.0} KiB in {POLL_INTERVAL:?}", (now - last) / 1024.0);
         }

@@ -47,10 +47,10 @@ pub(super) async fn hold(harness: &Harness, audit: &Audit, count: usize) -> Resu
     Counters::read_at_rest(&operator).await?;
 
     say::step("doing nothing for a minute");
-    let (place, cpu) = (audit.here()?, process::cpu(operator.pid())?);
+    let (place, cpu) = (audit.end_of_log()?, process::cpu(operator.pid())?);
     let before = Reading::take(harness, Some(&operator))?;
     tokio::time::sleep(IDLE).await;
-    let idle = audit.since(place)?;
+    let idle = audit.count_since(place)?;
     let usage = process::usage(operator.pid())?;
     let idle_others = Reading::take(harness, Some(&operator))?.since(&before).others();
     operator.stop().await?;

@@ -46,7 +46,7 @@ pub(super) async fn count(
         for loop_ in [Loop::Open, Loop::Closed] {
             let namespace = harness.namespace().await?;
             let idle = Counters::read_at_rest(&operator).await?.requests();
-            let place = audit.here()?;
+            let place = audit.end_of_log()?;
             let before = Reading::take(harness, Some(&operator))?;
             let (gates, _) = runs::open(harness, &operator, &namespace, clients, workflows).await?;
             match loop_ {
@@ -56,7 +56,7 @@ pub(super) async fn count(
                 }
             }
             let rest = Counters::read_at_rest(&operator).await?.requests();
-            let audited = audit.since(place)?;
+            let audited = audit.count_since(place)?;
             let others = Reading::take(harness, Some(&operator))?.since(&before).others();
             runs.push(CountedRun { clients, loop_, workflows, audited, own: rest - idle, others });
         }

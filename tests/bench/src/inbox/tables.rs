@@ -29,10 +29,10 @@ struct Goal {
 pub(super) fn render(measured: &Measured) -> String {
     let build = if measured.is_debug { "debug" } else { "release" };
     let head = format!("\nThe inbox, {build} build.\n{}.", machine());
-    [head, votes(measured), pages(measured), live(measured), judged(measured)].join("\n\n")
+    [head, render_votes(measured), render_pages(measured), render_live(measured), render_goals(measured)].join("\n\n")
 }
 
-fn votes(measured: &Measured) -> String {
+fn render_votes(measured: &Measured) -> String {
     let votes = &measured.votes;
     let head =
         [format!("{} votes, one after another", whole(votes.shown.len() as f64)), "p50, ms".into(), "p99, ms".into()];
@@ -43,21 +43,21 @@ fn votes(measured: &Measured) -> String {
     format!(
         "{}\nShown is the event by which one request less waits, the operator's count included: p50 {} and p99 {} of a\n\
          bare watch. Processors used by others: {}",
-        table(&head, rows.map(|(name, times)| (name, two(times)))),
+        table(&head, rows.map(|(name, times)| (name, median_and_p99(times)))),
         ratio(&votes.shown, &votes.watched, 0.5),
         ratio(&votes.shown, &votes.watched, 0.99),
         hundredths(votes.others),
     )
 }
 
-fn pages(measured: &Measured) -> String {
+fn render_pages(measured: &Measured) -> String {
     let pages = &measured.pages;
     let head =
         [format!("The inbox, {} requests wait", whole(measured.approvals as f64)), "p50, ms".into(), "p99, ms".into()];
     let rows = [
-        ("the first page of a reader", two(&pages.cold)),
-        ("further pages", two(&pages.warm)),
-        ("a list of the API server, by the same reader", two(&pages.lists)),
+        ("the first page of a reader", median_and_p99(&pages.cold)),
+        ("further pages", median_and_p99(&pages.warm)),
+        ("a list of the API server, by the same reader", median_and_p99(&pages.lists)),
     ];
     let files: Vec<_> = pages.files.iter().map(|(name, bytes)| format!("{name} {}", kibibytes(*bytes))).collect();
     format!(
@@ -74,7 +74,7 @@ fn pages(measured: &Measured) -> String {
     )
 }
 
-fn live(measured: &Measured) -> String {
+fn render_live(measured: &Measured) -> String {
     let live = &measured.live;
     format!(
         "{} open pages, each of a session of its own, {} requests wait, an idle minute:\n\
@@ -89,7 +89,7 @@ fn live(measured: &Measured) -> String {
     )
 }
 
-fn judged(measured: &Measured) -> String {
+fn render_goals(measured: &Measured) -> String {
     let head = ["Goal".to_owned(), "measured".to_owned(), "goal".to_owned(), String::new()];
     let goals = goals(measured);
     let rows = goals.iter().map(|goal| {
@@ -157,7 +157,7 @@ impl Goal {
     }
 }
 
-fn two(times: &[Duration]) -> Vec<String> {
+fn median_and_p99(times: &[Duration]) -> Vec<String> {
     [0.5, 0.99].map(|share| tenths(milliseconds(percentile(times, share)))).into()
 }
 

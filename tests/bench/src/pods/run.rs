@@ -72,7 +72,7 @@ impl Run<'_> {
             let asked = Instant::now();
             crowd::post(&self.harness.requester, &workflows, serde_json::to_vec(&workflow(&name, self.with_pod))?)
                 .await?;
-            Ok((asked, sights.until(&name, |sight| sight.after).await))
+            Ok((asked, sights.wait_until(&name, |sight| sight.after).await))
         });
         let acting = sights.run_while_watching(self.harness, &namespace, acting);
         let done =
@@ -100,7 +100,7 @@ pub(super) async fn measure_bare_pods(
         let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": sample});
         let asked = Instant::now();
         crowd::post(&harness.requester, &pods, serde_json::to_vec(&body)?).await?;
-        let sight = sights.until(&name, |sight| sight.ended).await;
+        let sight = sights.wait_until(&name, |sight| sight.ended).await;
         crowd::get(&harness.requester, &format!("{pods}/{name}/log?container={CONTAINER}")).await?;
         let read = Instant::now();
         crowd::delete(&harness.requester, &format!("{pods}/{name}")).await?;
@@ -126,7 +126,7 @@ pub(super) async fn sample(harness: &Harness) -> Result<Value> {
         let mut workflow = workflow(&format!("warm-{index}"), true);
         workflow["spec"]["podGC"] = json!("Never");
         crowd::post(&harness.requester, &workflows, serde_json::to_vec(&workflow)?).await?;
-        Ok(sights.until(&format!("warm-{index}"), |sight| sight.after).await)
+        Ok(sights.wait_until(&format!("warm-{index}"), |sight| sight.after).await)
     });
     let acting = sights.run_while_watching(harness, &namespace, acting);
     tokio::time::timeout(time_limit(WARM_UP), acting).await.context("the first Pods do not end")??;
@@ -194,7 +194,7 @@ impl Sights {
     }
 
     /// Waits until `what` was seen of this run or Pod, and returns its arrivals.
-    async fn until(&self, name: &str, what: impl Fn(&Sight) -> Option<Instant>) -> Sight {
+    async fn wait_until(&self, name: &str, what: impl Fn(&Sight) -> Option<Instant>) -> Sight {
         loop {
             let mut news = std::pin::pin!(self.news.notified());
             news.as_mut().enable();
@@ -272,7 +272,7 @@ mod tests {
             "status": {"phase": "Running", "containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}}"#;
         let (first, second) = (Instant::now(), Instant::now() + Duration::from_secs(1));
         let pod = |at| sights.pod(Seen { object: serde_json::from_str(line).unwrap(), at }).unwrap();
-        let (sight, _) = tokio::join!(sights.until("run", |sight| sight.ended), async { (pod(first), pod(second)) });
+        let (sight, _) = tokio::join!(sights.wait_until("run", |sight| sight.ended), async { (pod(first), pod(second)) });
         assert_eq!((sight.made, sight.ended), (Some(first), Some(first)));
     }
 }

@@ -11,12 +11,12 @@ use crate::table::{hundredths, machine, milliseconds, table, tenths};
 pub(super) fn render(measured: &Measured, debug: bool) -> String {
     let build = if debug { "a debug build: these numbers say little about what is shipped" } else { "a release build" };
     let mut parts = vec![format!("\nOne Pod between two set steps, on {}; the operator is {build}.", machine())];
-    parts.extend(measured.levels.iter().map(level));
-    parts.push(requests(measured));
+    parts.extend(measured.levels.iter().map(render_level));
+    parts.push(render_requests(measured));
     parts.join("\n\n")
 }
 
-fn level(level: &Level) -> String {
+fn render_level(level: &Level) -> String {
     let Level { clients, ours, bare, .. } = level;
     let head = [
         format!("{clients} at once, {} of each", ours.all.len()),
@@ -47,7 +47,7 @@ fn level(level: &Level) -> String {
     )
 }
 
-fn requests(measured: &Measured) -> String {
+fn render_requests(measured: &Measured) -> String {
     let runs = measured.counted as f64;
     let of = |tally: &Tally, what: &str| tally.get(what).copied().unwrap_or_default() as f64 / runs;
     let row = |with: f64, without: f64| vec![hundredths(with), hundredths(without), hundredths(with - without)];

@@ -125,7 +125,7 @@ fn metadata_changes() -> Vec<Row> {
     let by_an_approver = |row: Row| row.honest("an approver's label", team()).by(Approver);
     let ours_on_it = json!({"labels": {"signoff.dev/turn": "one", "signoff.dev/workflow": "refund"},
         "annotations": {"signoff.dev/note": "x"}});
-    let labelled = |row: Row| row.gate(|gate| gate.metadata = ours_on_it.clone());
+    let labelled = |row: Row| row.change_gate(|gate| gate.metadata = ours_on_it.clone());
     vec![
         by_an_approver(
             Row::new("puts a label on it", strangers, CHANGES, team())
