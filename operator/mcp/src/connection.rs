@@ -43,7 +43,8 @@ pub(crate) struct Question {
     pub(crate) tool: Option<String>,
     /// The arguments that are also sent as headers.
     pub(crate) headers: Vec<(String, String)>,
-    /// The number of runs that started one another.
+    /// The number of runs before the calling run, in the chain in which each run started the next. `None` if the
+    /// request calls no tool.
     pub(crate) depth: Option<u32>,
 }
 

@@ -18,7 +18,7 @@ use signoff_api::{
 
 pub use signoff_api::turn::turn_of;
 
-use crate::text::one_line;
+use crate::{indented::MOST_INDENTED, text::one_line};
 
 /// The heading of the agent's own words.
 pub const SAYS: &str = "The agent's own words (text of a model: no fact, not checked)";
@@ -26,9 +26,6 @@ pub const SAYS: &str = "The agent's own words (text of a model: no fact, not che
 pub const ASKS: &str = "An agent asks";
 /// The notice above every question of an agent. The operator begins the prompt of a question with it.
 pub const NOTICE: &str = signoff_engine::tools::QUESTION_NOTICE;
-/// The most bytes of the indented form, as a multiple of the bytes of the text: deeply nested JSON fills no page with
-/// spaces.
-const MOST_INDENTED: usize = 8;
 
 /// The number of lines about the call with which the context begins at a gate before the step of a tool.
 const LINES_OF_CALL: usize = 4;

@@ -4,9 +4,9 @@
 
 use serde::de::IgnoredAny;
 
-/// The most bytes of the indented form, as a multiple of the bytes of the text: deeply nested JSON fills no page with
-/// spaces.
-const MOST_INDENTED: usize = 8;
+/// The maximum size of the indented form, as a multiple of the size of the text. Without this limit, deeply nested JSON
+/// would fill pages with spaces.
+pub(crate) const MOST_INDENTED: usize = 8;
 
 /// Returns JSON with line ends and spaces. Returns `None` if the text is neither an object nor a list, or would become
 /// far longer.

@@ -1,6 +1,6 @@
-//! Words about quorums.
+//! Words about quorums: their rules, the votes so far, and the approvers.
 //!
-//! The words repeat the request and the status. Whether a user can decide is not computed here.
+//! `engine/src/approval/quorum.rs` counts the votes. Whether a user can decide is not computed here.
 
 use signoff_api::{
     Approval,

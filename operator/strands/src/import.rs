@@ -172,8 +172,8 @@ impl<'t> Import<'t> {
         steps
     }
 
-    /// Returns one step, task or node with a name. `own` is the path of its response in the file, `later` says whether
-    /// a step ran before it.
+    /// Converts one step, task or node to the step `name` of the Workflow. `own`: the path by which the file's templates
+    /// read the response of this step. `later`: whether another step ran before.
     pub(super) fn step(&mut self, node: &Node, path: &str, name: &str, own: &str, later: bool) -> Value {
         let mut step = Map::from_iter([("name".to_owned(), json!(name))]);
         if self.names.root != "tasks" {

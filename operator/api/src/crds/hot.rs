@@ -8,14 +8,15 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-/// The parts that one writer writes, by kind. The author of a Workflow sends the whole spec.
+/// The parts that only one writer changes, by kind. The spec of a Workflow is not among them: users also change single
+/// fields, such as `suspend`.
 const ONE_WRITER: [(&str, &[&str]); 2] = [("Approval", &["/spec/request", "/status"]), ("Workflow", &["/status"])];
 /// The parts whose lists have one writer, by kind.
 const UNSHARED_LISTS: [(&str, &[&str]); 2] =
     [("Approval", &["/spec/request", "/status"]), ("Workflow", &["/spec", "/status"])];
 
-/// The lists of the installed CRD, by kind, of which the schema has only the maximum number of items. Only the operator
-/// writes them, and reads them by their types. With a full schema, the API server would copy, prune, default and
+/// The lists, by kind, for which the installed CRD has only the maximum number of items. Only the operator writes these
+/// lists, and it parses each item by its type. With a full schema, the API server would copy, prune, default and
 /// validate each field of each item at every write of the object.
 const OPEN_PARTS: [(&str, &[&str]); 1] = [("Workflow", &["/status/steps"])];
 
@@ -27,30 +28,30 @@ const RULES: &str = "x-kubernetes-validations";
 const LOCKS: [&str; 3] =
     ["status.outcome is final", "a stored request cannot be removed", "request is immutable, and so is its digest"];
 
-/// Returns the installed CRD for a declared CRD.
+/// Returns the installed CRD for a declared CRD. A CRD of another kind is returned as it is.
 pub(super) fn installed(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let kind = crd.spec.names.kind.clone();
-    let of = |table: &[(&str, &'static [&'static str])]| {
+    let parts_in = |table: &[(&str, &'static [&'static str])]| {
         table.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, parts)| parts)
     };
     let Ok(mut value) = serde_json::to_value(&crd) else { return crd };
     for version in value.pointer_mut("/spec/versions").and_then(Value::as_array_mut).into_iter().flatten() {
         let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") else { continue };
-        if !of(&ONE_WRITER).is_empty() {
-            with_locks_only(schema);
+        if !parts_in(&ONE_WRITER).is_empty() {
+            retain_locks(schema);
         }
-        for part in of(&UNSHARED_LISTS) {
-            if let Some(part) = schema.pointer_mut(&in_schema(part)) {
-                with_atomic_lists(part);
+        for part in parts_in(&UNSHARED_LISTS) {
+            if let Some(part) = schema.pointer_mut(&schema_pointer(part)) {
+                make_lists_atomic(part);
             }
         }
-        for part in of(&OPEN_PARTS) {
-            if let Some(part) = schema.pointer_mut(&in_schema(part)) {
+        for part in parts_in(&OPEN_PARTS) {
+            if let Some(part) = schema.pointer_mut(&schema_pointer(part)) {
                 *part = json!({"x-kubernetes-preserve-unknown-fields": true, "maxItems": part["maxItems"]});
             }
         }
-        for part in of(&ONE_WRITER) {
-            if let Some(part) = schema.pointer_mut(&in_schema(part)).and_then(Value::as_object_mut) {
+        for part in parts_in(&ONE_WRITER) {
+            if let Some(part) = schema.pointer_mut(&schema_pointer(part)).and_then(Value::as_object_mut) {
                 part.insert("x-kubernetes-map-type".into(), json!("atomic"));
             }
         }
@@ -59,12 +60,12 @@ pub(super) fn installed(crd: CustomResourceDefinition) -> CustomResourceDefiniti
 }
 
 /// Returns the pointer to the schema of a part: `/spec/request` is at `/properties/spec/properties/request`.
-fn in_schema(part: &str) -> String {
+fn schema_pointer(part: &str) -> String {
     part.replace('/', "/properties/")
 }
 
-/// Removes every rule except the locks.
-fn with_locks_only(schema: &mut Value) {
+/// Removes every rule except the locks from a schema and from all schemas in it.
+fn retain_locks(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             if let Some(Value::Array(mut rules)) = fields.remove(RULES) {
@@ -73,23 +74,24 @@ fn with_locks_only(schema: &mut Value) {
                     fields.insert(RULES.into(), rules.into());
                 }
             }
-            fields.values_mut().for_each(with_locks_only);
+            fields.values_mut().for_each(retain_locks);
         }
-        Value::Array(items) => items.iter_mut().for_each(with_locks_only),
+        Value::Array(items) => items.iter_mut().for_each(retain_locks),
         _ => {}
     }
 }
 
-fn with_atomic_lists(schema: &mut Value) {
+/// Makes every list of a schema atomic, also a set and a list with keys.
+fn make_lists_atomic(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             if fields.contains_key("x-kubernetes-list-type") {
                 fields.insert("x-kubernetes-list-type".into(), json!("atomic"));
                 fields.remove("x-kubernetes-list-map-keys");
             }
-            fields.values_mut().for_each(with_atomic_lists);
+            fields.values_mut().for_each(make_lists_atomic);
         }
-        Value::Array(items) => items.iter_mut().for_each(with_atomic_lists),
+        Value::Array(items) => items.iter_mut().for_each(make_lists_atomic),
         _ => {}
     }
 }
@@ -165,7 +167,7 @@ mod tests {
             let schema = schema(kind, crds::all());
             for part in parts {
                 assert_eq!(
-                    schema.pointer(&in_schema(part)).unwrap()["x-kubernetes-map-type"],
+                    schema.pointer(&schema_pointer(part)).unwrap()["x-kubernetes-map-type"],
                     "atomic",
                     "{kind}{part}"
                 );

@@ -1,5 +1,7 @@
 //! The model providers of a Workflow, and the Secrets that it uses.
 //!
+//! `executor/src/agent.rs` chooses the protocol of a provider.
+//!
 //! **Invariant:** all code that needs the address of a provider or its key uses [`Provider::kind`]. A new kind does not
 //! compile without both.
 
