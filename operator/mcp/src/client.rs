@@ -15,8 +15,8 @@ use signoff_executor::{
 use tokio::time::Instant;
 
 use crate::{
-    connection::{Asked, Connection as _, HttpConnection, Question},
-    conversation::{before_call, call, check, list, list_question},
+    connection::{Connection as _, HttpConnection, PostAnswer, Question},
+    conversation::{as_unsent, call, check, list, list_question},
     known_servers::KnownServers,
     protocol::{Protocol, initialize_params, spoken_version},
     session::Endings,
@@ -45,18 +45,18 @@ impl McpClient {
     /// # Errors
     /// As [`ToolServers::catalogue`].
     pub async fn list(&self, server: &ToolServer, timeout: Duration) -> Result<(Catalogue, Protocol), CallError> {
-        let (catalogue, connection) = self.listed(server, None, deadline(timeout)?).await?;
+        let (catalogue, connection) = self.connect_and_list(server, None, deadline_after(timeout)?).await?;
         Ok((catalogue, connection.protocol()))
     }
 
     /// Waits until servers were notified of the end of every session, or cannot be notified. A program calls this
     /// before it ends.
     pub async fn settled(&self) {
-        self.endings.settled().await;
+        self.endings.wait_until_settled().await;
     }
 
-    /// Lists the tools. `tool` is the only requested tool; `None` means all.
-    async fn listed<'a>(
+    /// Connects to a server and lists its tools. `tool`: the only requested tool; `None` means all.
+    async fn connect_and_list<'a>(
         &'a self,
         server: &'a ToolServer,
         tool: Option<&str>,
@@ -66,8 +66,9 @@ impl McpClient {
         Ok((list(&mut connection, first, tool).await?, connection))
     }
 
-    /// Returns a connection in the version of the server, and the answer to `probe` if it was sent in that version. A
-    /// server of known version is not probed with `server/discover`.
+    /// Connects to a server in the version that it speaks, and remembers a detected version. Returns the connection, and
+    /// the answer to `probe` if `probe` was sent in the version of the server. A server of known version is not probed
+    /// with `server/discover`.
     async fn connect<'a>(
         &'a self,
         server: &'a ToolServer,
@@ -81,17 +82,17 @@ impl McpClient {
             Some(Protocol::Stateless) if probe.method == "server/discover" => return Ok((connection, None)),
             Some(Protocol::Session) => {}
             Some(Protocol::Stateless) | None => {
-                let Asked { status, answered, .. } = connection.exchange(&probe).await.map_err(before_call)?;
+                let PostAnswer { status, answered, .. } = connection.exchange(&probe).await.map_err(as_unsent)?;
                 match spoken_version(status, answered.as_ref().ok()) {
                     Some(Protocol::Stateless) => {
                         self.known.learn(server, Protocol::Stateless);
                         let result = answered.and_then(|answered| answered.result(connection.target()));
-                        return Ok((connection, Some(result.map_err(before_call)?)));
+                        return Ok((connection, Some(result.map_err(as_unsent)?)));
                     }
                     Some(Protocol::Session) => {}
                     None => {
                         let result = answered.and_then(|answered| answered.result(connection.target()));
-                        return Err(before_call(result.err().unwrap_or_else(|| unknown_version(connection.target()))));
+                        return Err(as_unsent(result.err().unwrap_or_else(|| unknown_version(connection.target()))));
                     }
                 }
             }
@@ -104,7 +105,7 @@ impl McpClient {
             }
             Err(error) => {
                 self.known.forget(server);
-                Err(before_call(error))
+                Err(as_unsent(error))
             }
         }
     }
@@ -119,15 +120,15 @@ impl ToolServers for McpClient {
 
     async fn call(&self, server: &ToolServer, request: ToolRequest, timeout: Duration) -> Result<ToolReply, CallError> {
         check(&request)?;
-        let deadline = deadline(timeout)?;
+        let deadline = deadline_after(timeout)?;
         let reply = if request.definition.is_some() {
-            let (catalogue, mut connection) = self.listed(server, Some(&request.tool), deadline).await?;
+            let (catalogue, mut connection) = self.connect_and_list(server, Some(&request.tool), deadline).await?;
             call(&mut connection, request, Some(&catalogue)).await?
         } else {
             let (mut connection, _) = self.connect(server, deadline, Question::new("server/discover")).await?;
             call(&mut connection, request, None).await?
         };
-        // The server may have another version by now: the next request detects it.
+        // The error may mean that the server speaks another version now. The next request detects the version again.
         if matches!(reply.ending, ToolEnding::Error { .. }) {
             self.known.forget(server);
         }
@@ -135,7 +136,7 @@ impl ToolServers for McpClient {
     }
 }
 
-/// Begins a session of the older version.
+/// Begins a session of the older version. Fails if the server names another version.
 async fn begin_session(connection: &mut HttpConnection<'_>) -> Result<(), CallError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -143,7 +144,7 @@ async fn begin_session(connection: &mut HttpConnection<'_>) -> Result<(), CallEr
         protocol_version: String,
     }
     let question = Question { params: initialize_params(), ..Question::new("initialize") };
-    let Asked { answered, session, .. } = connection.exchange(&question).await?;
+    let PostAnswer { answered, session, .. } = connection.exchange(&question).await?;
     let result = answered?.result(connection.target())?;
     let version = serde_json::from_str::<Initialized>(&result).map(|answer| answer.protocol_version);
     match version {
@@ -163,7 +164,7 @@ fn unknown_version(target: &str) -> CallError {
     CallError::new(ErrorClass::Protocol, true, format!("{target} does not say which version of the protocol it speaks"))
 }
 
-/// Checks the header of the key.
+/// Checks that the header of the key is not one that the client sets itself.
 fn check_key(server: &ToolServer) -> Result<(), CallError> {
     let Some(key) = &server.key else { return Ok(()) };
     let name = key.name().to_ascii_lowercase();
@@ -175,7 +176,7 @@ fn check_key(server: &ToolServer) -> Result<(), CallError> {
     Ok(())
 }
 
-fn deadline(timeout: Duration) -> Result<Instant, CallError> {
+fn deadline_after(timeout: Duration) -> Result<Instant, CallError> {
     let deadline = Instant::now().checked_add(timeout);
     deadline.ok_or_else(|| CallError::invalid("the call's timeout is too long: give a shorter one"))
 }

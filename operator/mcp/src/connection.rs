@@ -72,8 +72,8 @@ pub(crate) struct HttpConnection<'a> {
     session: Option<Session>,
 }
 
-/// An answer with its status.
-pub(crate) struct Asked {
+/// The answer to a POST, with its HTTP status.
+pub(crate) struct PostAnswer {
     pub(crate) status: u16,
     /// The answer, or an error if its body is not a message.
     pub(crate) answered: Result<Answered, CallError>,
@@ -108,12 +108,13 @@ impl<'a> HttpConnection<'a> {
         Ok(Self { http, endings, protocol, deadline, request, scrubber, target, next_id: 1, session: None })
     }
 
-    /// Sends one request, and returns the answer with its status.
-    pub(crate) async fn exchange(&mut self, question: &Question) -> Result<Asked, CallError> {
+    /// Sends one request, and returns the answer with its status. The session cancels the request if it ends before the
+    /// answer.
+    pub(crate) async fn exchange(&mut self, question: &Question) -> Result<PostAnswer, CallError> {
         let id = self.next_id;
         self.next_id += 1;
         let params = self.protocol.with_meta(question.params.clone(), question.depth);
-        let mut call = self.post(request(id, question.method, &params))?;
+        let mut call = self.build_post(request(id, question.method, &params))?;
         match self.protocol {
             Protocol::Stateless => {
                 call.headers.push(("mcp-protocol-version".to_owned(), self.protocol.version().to_owned()));
@@ -131,7 +132,7 @@ impl<'a> HttpConnection<'a> {
             Ok(answer) => answer,
             Err(error) => return Err(reader.failure().map_or(error, |why| why.into_error(&self.target))),
         };
-        // Such a status is an error of the connection, whatever message the body has.
+        // These status codes are errors of the connection, whatever message the body has.
         let is_about_connection = matches!(answer.code(), 401 | 403 | 407 | 408 | 429 | 500..);
         let answered = if (200..300).contains(&answer.code()) {
             Ok(reader.end().map_err(|why| why.into_error(&self.target))?)
@@ -146,11 +147,11 @@ impl<'a> HttpConnection<'a> {
             session.set_in_flight(None);
         }
         let session = answer.header("mcp-session-id").map(str::to_owned);
-        Ok(Asked { status: answer.code(), answered, session })
+        Ok(PostAnswer { status: answer.code(), answered, session })
     }
 
-    /// Begins a session after the server's agreement, and confirms it to the server. `id` is the session id from the
-    /// server.
+    /// Begins a session that the server accepted: adds the version and the session id to all further requests, and
+    /// notifies the server. `id`: the session id from the server, or `None` if it has no sessions.
     pub(crate) async fn begin(&mut self, id: Option<String>) -> Result<(), CallError> {
         let version = ("mcp-protocol-version".to_owned(), self.protocol.version().to_owned());
         self.request.headers.push(version);
@@ -161,13 +162,13 @@ impl<'a> HttpConnection<'a> {
             self.request.headers.push(("mcp-session-id".to_owned(), id));
             self.session = Some(Session::new(self.http.clone(), self.request.clone(), self.endings.clone()));
         }
-        let mut call = self.post(notification("notifications/initialized", &json!({})))?;
+        let mut call = self.build_post(notification("notifications/initialized", &json!({})))?;
         let answer = self.http.exchange(&mut call, &mut UnreadBody).await?;
         if (200..300).contains(&answer.code()) { Ok(()) } else { Err(self.refusal(&answer, 0)) }
     }
 
-    /// Returns a request with this body and the remaining time.
-    fn post(&self, body: String) -> Result<HttpRequest, CallError> {
+    /// Returns a POST with this body and the remaining time. Fails if no time remains.
+    fn build_post(&self, body: String) -> Result<HttpRequest, CallError> {
         let timeout = self.deadline.saturating_duration_since(Instant::now());
         if timeout.is_zero() {
             let why = format!("{} was not asked: the time of the call is over", self.target);

@@ -18,7 +18,8 @@ use crate::{
 
 /// The error of servers of 2025-11-25 that need their user to open a web page.
 const WEB_PAGE_REQUIRED: i64 = -32042;
-/// The maximum number of runs that started one another. A deeper run calls no server, so that loops of runs end.
+/// The maximum number of runs before the calling run, in the chain in which each run started the next. A run with more
+/// calls no server, so that loops of runs end.
 const MAX_DEPTH: u32 = 3;
 
 /// Returns the request for a page of the list of tools.
@@ -27,24 +28,24 @@ pub(crate) fn list_question(cursor: Option<String>) -> Question {
     Question { params: Map::from_iter(params), ..Question::new("tools/list") }
 }
 
-/// Lists the tools. `first` is the first page, if it was already read. `tool` is the only tool that is kept; `None`
-/// means all.
+/// Lists the tools. `first`: the first page, if it was already read. `tool`: the only tool that is kept; `None` means
+/// all.
 pub(crate) async fn list(
     connection: &mut dyn Connection,
     first: Option<String>,
     tool: Option<&str>,
 ) -> Result<Catalogue, CallError> {
     let mut pages = ToolPages::new(tool);
-    let (mut read, mut cursor) = (first, None);
+    let (mut first_page, mut cursor) = (first, None);
     loop {
-        let page = match read.take() {
+        let page = match first_page.take() {
             Some(page) => page,
             None => {
-                let answered = connection.ask(list_question(cursor.take())).await.map_err(before_call)?;
-                answered.result(connection.target()).map_err(before_call)?
+                let answered = connection.ask(list_question(cursor.take())).await.map_err(as_unsent)?;
+                answered.result(connection.target()).map_err(as_unsent)?
             }
         };
-        match pages.add(&page).map_err(|why| refused(connection.target(), &why))? {
+        match pages.add(&page).map_err(|why| list_refusal(connection.target(), &why))? {
             Some(next) => cursor = Some(next),
             None => return Ok(pages.end()),
         }
@@ -69,7 +70,8 @@ pub(crate) fn check(request: &ToolRequest) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Calls a tool. `listed` are the current tools of the server, if a definition is compared.
+/// Calls a tool, unless its definition differs from the approved one. `listed`: the current tools of the server, if a
+/// definition is compared.
 pub(crate) async fn call(
     connection: &mut dyn Connection,
     request: ToolRequest,
@@ -105,7 +107,7 @@ pub(crate) async fn call(
     }
 }
 
-/// Returns the names of the capabilities that a server needs.
+/// Returns the names of the capabilities that a server needs. A capability with an unknown name is not named.
 fn capabilities(data: Option<&Value>) -> Vec<String> {
     let needed = data.and_then(|data| data.get("requiredCapabilities")).and_then(Value::as_object);
     let known = ["elicitation", "roots", "sampling", "tasks"];
@@ -114,15 +116,15 @@ fn capabilities(data: Option<&Value>) -> Vec<String> {
     if words.is_empty() { vec!["a capability that is not offered".to_owned()] } else { words }
 }
 
-/// Returns the error of a failure before a call was sent: the call was certainly not made. A failure of the server
-/// means that it is unreachable.
-pub(crate) fn before_call(error: CallError) -> CallError {
+/// Returns an error as one from before the call was sent: the call was certainly not made. An error status of the
+/// server then means that the server is unreachable.
+pub(crate) fn as_unsent(error: CallError) -> CallError {
     let is_away = matches!(error.class, ErrorClass::Status(408 | 500..));
     let class = if is_away { ErrorClass::Unreachable } else { error.class };
     CallError { class, sent: false, ..error }
 }
 
-fn refused(target: &str, why: &ListError) -> CallError {
+fn list_refusal(target: &str, why: &ListError) -> CallError {
     let class = match why {
         ListError::Form(_) => ErrorClass::Protocol,
         ListError::TooManyPages

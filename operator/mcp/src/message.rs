@@ -59,7 +59,7 @@ impl Unreadable {
 }
 
 impl Answered {
-    /// Returns the result of a request that is not a call of a tool.
+    /// Returns the result of a request that is not a call of a tool. Any other answer is an error.
     pub(crate) fn result(self, target: &str) -> Result<String, CallError> {
         match self {
             Self::Result(result) => Ok(result),
@@ -143,7 +143,7 @@ pub(crate) fn read(document: &[u8], id: u64) -> Result<Option<Answered>, Unreada
     }
 }
 
-/// Parses the error in the answer to request `id`, if the answer is one.
+/// Parses the answer to request `id`. Returns `None` unless the answer is an error.
 pub(crate) fn read_error(document: &[u8], id: u64) -> Option<Answered> {
     read(document, id).ok().flatten().filter(|answered| matches!(answered, Answered::Error(_)))
 }

@@ -33,7 +33,7 @@ pub(crate) struct ParamHeader {
 /// A keyword at a position that the protocol does not allow. The tool is then not offered.
 pub(crate) fn of_schema(schema: &Value) -> Result<Vec<ParamHeader>, &'static str> {
     let mut found = Vec::new();
-    walk(schema, &mut Vec::new(), true, &mut found)?;
+    collect_headers(schema, &mut Vec::new(), true, &mut found)?;
     let names: BTreeSet<String> = found.iter().map(|header| header.name.to_ascii_lowercase()).collect();
     if names.len() < found.len() {
         return Err("two arguments want the same header");
@@ -44,8 +44,9 @@ pub(crate) fn of_schema(schema: &Value) -> Result<Vec<ParamHeader>, &'static str
     Ok(found)
 }
 
-/// Collects the keywords in a schema. `is_reachable` says whether it is reached through `properties` only.
-fn walk(
+/// Adds the arguments that a schema marks as headers to `found`. `is_reachable`: whether the schema is reached through
+/// `properties` only.
+fn collect_headers(
     schema: &Value,
     path: &mut Vec<String>,
     is_reachable: bool,
@@ -53,7 +54,7 @@ fn walk(
 ) -> Result<(), &'static str> {
     let fields = match schema {
         Value::Object(fields) => fields,
-        Value::Array(schemas) => return schemas.iter().try_for_each(|schema| walk(schema, path, false, found)),
+        Value::Array(schemas) => return schemas.iter().try_for_each(|schema| collect_headers(schema, path, false, found)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
     };
     if let Some(name) = fields.get(KEYWORD) {
@@ -73,54 +74,55 @@ fn walk(
             "properties" => {
                 for (name, schema) in value.as_object().into_iter().flatten() {
                     path.push(name.clone());
-                    walk(schema, path, is_reachable, found)?;
+                    collect_headers(schema, path, is_reachable, found)?;
                     path.pop();
                 }
             }
             "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
                 for schema in value.as_object().into_iter().flat_map(|schemas| schemas.values()) {
-                    walk(schema, path, false, found)?;
+                    collect_headers(schema, path, false, found)?;
                 }
             }
-            _ => walk(value, path, false, found)?,
+            _ => collect_headers(value, path, false, found)?,
         }
     }
     Ok(())
 }
 
-/// Returns the names and values of the headers of a call.
+/// Returns the names and values of the headers of a call. A missing or null argument has no header.
 ///
 /// # Errors
 /// An argument that cannot be a header.
 pub(crate) fn of_arguments(headers: &[ParamHeader], arguments: &Value) -> Result<Vec<(String, String)>, String> {
-    let mut written = Vec::new();
+    let mut sent = Vec::new();
     for ParamHeader { name, path } in headers {
         let argument = path.iter().try_fold(arguments, |value, part| value.get(part));
         let value = match argument {
             None | Some(Value::Null) => continue,
             Some(Value::String(text)) => text.clone(),
             Some(Value::Bool(value)) => value.to_string(),
-            Some(Value::Number(number)) => integer(number).ok_or_else(|| refusal(path))?,
+            Some(Value::Number(number)) => integer_text(number).ok_or_else(|| refusal(path))?,
             Some(Value::Array(_) | Value::Object(_)) => return Err(refusal(path)),
         };
         if value.len() > MAX_VALUE {
             return Err(refusal(path));
         }
-        written.push((format!("Mcp-Param-{name}"), encode(&value)));
+        sent.push((format!("Mcp-Param-{name}"), encode(&value)));
     }
-    Ok(written)
+    Ok(sent)
 }
 
 fn refusal(path: &[String]) -> String {
     format!("the argument {} is sent as a header: give a short text, an integer or a boolean", path.join("."))
 }
 
-fn integer(number: &serde_json::Number) -> Option<String> {
+/// Returns the text of an integer, or `None` for a fraction or an integer beyond [`MAX_INTEGER`].
+fn integer_text(number: &serde_json::Number) -> Option<String> {
     let exact = number.as_i64().filter(|integer| integer.unsigned_abs() <= MAX_INTEGER);
     exact.map(|integer| integer.to_string())
 }
 
-/// Encodes a value for a header.
+/// Returns a value as it is sent in a header: encoded if a header cannot hold the value itself.
 pub(crate) fn encode(value: &str) -> String {
     let is_visible = value.bytes().all(|byte| matches!(byte, 0x20..=0x7E | b'\t'));
     let is_trimmed = value.trim_matches([' ', '\t']).len() == value.len();

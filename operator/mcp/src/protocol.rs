@@ -67,7 +67,7 @@ fn client_info() -> Value {
 }
 
 /// Returns the version of a server by its answer to a harmless request of the newer version, or `None` if the answer
-/// does not show it. `answered` is `None` if the answer has no message.
+/// does not show the version. `answered` is `None` if the answer has no message.
 ///
 /// A server of the older version that does not check versions answers too, but its result has no type.
 pub(crate) fn spoken_version(status: u16, answered: Option<&Answered>) -> Option<Protocol> {
@@ -79,7 +79,7 @@ pub(crate) fn spoken_version(status: u16, answered: Option<&Answered>) -> Option
         }),
         Some(Answered::Error(error)) => match error.code {
             HEADER_MISMATCH | MISSING_CAPABILITY => Some(Protocol::Stateless),
-            UNSUPPORTED_VERSION => names(error, Protocol::Session).then_some(Protocol::Session),
+            UNSUPPORTED_VERSION => lists_version(error, Protocol::Session).then_some(Protocol::Session),
             _ => may_be_older.then_some(Protocol::Session),
         },
         Some(Answered::AskedBack(_)) => None,
@@ -88,7 +88,7 @@ pub(crate) fn spoken_version(status: u16, answered: Option<&Answered>) -> Option
 }
 
 /// Whether an error lists a version among the supported ones.
-fn names(error: &RpcError, protocol: Protocol) -> bool {
+fn lists_version(error: &RpcError, protocol: Protocol) -> bool {
     let supported = error.data.as_ref().and_then(|data| data.get("supported")).and_then(Value::as_array);
     supported.is_some_and(|supported| supported.iter().any(|version| version.as_str() == Some(protocol.version())))
 }

@@ -133,7 +133,7 @@ enum Content {
     Other(Attachment),
 }
 
-/// Reads a block. `json` is the whole block, whose digest is used if its content is unknown.
+/// Returns the content of a block. `json`: the whole block, whose digest is used if the kind of the block is unknown.
 fn read_block(block: Block, json: &str) -> Content {
     let Block { kind, text, data, mime_type, uri, resource } = block;
     let (kind, media_type, bytes) = match kind.as_str() {

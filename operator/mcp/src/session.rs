@@ -27,13 +27,14 @@ impl Default for Endings {
 
 impl Endings {
     /// Waits until no session is being ended.
-    pub(crate) async fn settled(&self) {
+    pub(crate) async fn wait_until_settled(&self) {
         let mut open = self.0.subscribe();
         // `self` holds the sender, so the wait cannot fail.
         drop(open.wait_for(|open| *open == 0).await);
     }
 
-    fn begin(&self) -> bool {
+    /// Counts one more session that is being ended. Returns `false` without counting if [`MAX_ENDINGS`] is reached.
+    fn try_begin(&self) -> bool {
         self.0.send_if_modified(|open| {
             let is_below_limit = *open < MAX_ENDINGS;
             if is_below_limit {
@@ -81,7 +82,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         let Some(ending) = self.ending.take() else { return };
         let Ok(runtime) = Handle::try_current() else { return };
-        if !self.endings.begin() {
+        if !self.endings.try_begin() {
             return;
         }
         let endings = self.endings.clone();

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     connection::{Connection, Question},
-    conversation::{before_call, call, check, list},
+    conversation::{as_unsent, call, check, list},
     message::{Answered, Unreadable, notification, read, request},
     protocol::{Protocol, initialize_params, spoken_version},
 };
@@ -26,6 +26,8 @@ use process::ServerProcess;
 
 /// The time in which a server of the newer version must answer the first request.
 const PROBE: Duration = Duration::from_secs(10);
+/// The time in which a server must take the notification that a call is cancelled.
+const CANCEL: Duration = Duration::from_secs(2);
 
 /// A server that runs as a command. When it is dropped, it ends with every process of its group.
 pub struct StdioServer {
@@ -35,7 +37,7 @@ pub struct StdioServer {
     target: String,
     next_id: u64,
     deadline: Instant,
-    /// Whether its stream is out of sync.
+    /// Whether a message was written or read only in part. A broken server gets no further request.
     is_broken: bool,
 }
 
@@ -57,7 +59,7 @@ impl StdioServer {
         server.deadline = deadline;
         let protocol = match probed {
             // The failure of a server whose streams have ended is not a timeout.
-            Err(error) if server.is_broken => return Err(before_call(error)),
+            Err(error) if server.is_broken => return Err(as_unsent(error)),
             Err(_) => Protocol::Session,
             Ok(answered) => match spoken_version(200, Some(&answered)) {
                 Some(protocol) => protocol,
@@ -67,7 +69,7 @@ impl StdioServer {
         server.protocol = protocol;
         match protocol {
             Protocol::Stateless => {}
-            Protocol::Session => server.begin_session().await.map_err(before_call)?,
+            Protocol::Session => server.begin_session().await.map_err(as_unsent)?,
         }
         Ok(server)
     }
@@ -138,18 +140,18 @@ impl StdioServer {
                 self.is_broken = false;
                 Ok(())
             }
-            Ok(Err(_)) => Err(self.ended().await),
-            Err(_) => Err(self.broken("it did not take the request in time")),
+            Ok(Err(_)) => Err(self.end_error().await),
+            Err(_) => Err(self.mark_broken("it did not take the request in time")),
         }
     }
 
     /// Reads the answer to a request. Answers to earlier, canceled requests are ignored.
-    async fn answer(&mut self, id: u64) -> Result<Answered, CallError> {
+    async fn read_answer(&mut self, id: u64) -> Result<Answered, CallError> {
         loop {
-            let line = match timeout_at(self.deadline, self.process.line()).await {
+            let line = match timeout_at(self.deadline, self.process.read_line()).await {
                 Ok(Ok(Some(line))) => line,
-                Ok(Ok(None)) => return Err(self.ended().await),
-                Ok(Err(why)) => return Err(self.broken(&why.to_string())),
+                Ok(Ok(None)) => return Err(self.end_error().await),
+                Ok(Err(why)) => return Err(self.mark_broken(&why.to_string())),
                 Err(_) => {
                     let why = format!("{} gave no answer in time", self.target);
                     return Err(CallError::new(ErrorClass::Timeout, true, why));
@@ -170,13 +172,15 @@ impl StdioServer {
         }
     }
 
-    async fn ended(&mut self) -> CallError {
-        let said = self.process.last_words().await;
-        let said = if said.is_empty() { said } else { format!(": {said}") };
-        self.broken(&format!("it has ended{said}"))
+    /// Returns the error of a server that has ended, with the end of its error output.
+    async fn end_error(&mut self) -> CallError {
+        let output = self.process.error_output().await;
+        let output = if output.is_empty() { output } else { format!(": {output}") };
+        self.mark_broken(&format!("it has ended{output}"))
     }
 
-    fn broken(&mut self, why: &str) -> CallError {
+    /// Marks the server as broken, and returns the error with the reason `why`.
+    fn mark_broken(&mut self, why: &str) -> CallError {
         self.is_broken = true;
         CallError::new(ErrorClass::Protocol, true, format!("{}: {}", self.target, excerpt(why, [])))
     }
@@ -201,11 +205,11 @@ impl Connection for StdioServer {
         self.next_id += 1;
         let params = self.protocol.with_meta(question.params, question.depth);
         self.write(&request(id, question.method, &params)).await?;
-        let answered = self.answer(id).await;
+        let answered = self.read_answer(id).await;
         let is_open = matches!(&answered, Ok(Answered::AskedBack(_)) | Err(_));
         if is_open && !self.is_broken {
             let params = json!({"requestId": id, "reason": "the call ended without an answer"});
-            self.deadline = Instant::now() + Duration::from_secs(2);
+            self.deadline = Instant::now() + CANCEL;
             let _ = self.write(&notification("notifications/cancelled", &params)).await;
         }
         answered

@@ -108,8 +108,8 @@ fn is_pinned(package: &str) -> bool {
     // The first character can be the `@` of a scope.
     let version = package.rsplit_once('@').filter(|(before, _)| !before.is_empty()).map(|(_, version)| version);
     let is_number = |part: &str| part.starts_with(|first: char| first.is_ascii_digit());
-    let is_whole = |version: &str| version.split('.').filter(|part| is_number(part)).count() >= 3;
-    version.is_some_and(|version| is_number(version) && is_whole(version)) || package.contains("==")
+    let has_three_parts = |version: &str| version.split('.').filter(|part| is_number(part)).count() >= 3;
+    version.is_some_and(|version| is_number(version) && has_three_parts(version)) || package.contains("==")
 }
 
 impl ResolvedCommand {

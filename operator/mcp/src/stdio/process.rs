@@ -4,6 +4,7 @@ use std::{
     env, io,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -18,8 +19,10 @@ use super::command::ResolvedCommand;
 
 /// The maximum size of a line, in bytes.
 const MAX_LINE: usize = HTTP_ANSWER_BYTES;
-/// The maximum size of the kept output of a server for people, in bytes.
-const MAX_WORDS: usize = 2048;
+/// The maximum size of the kept end of a server's error output, in bytes.
+const MAX_ERROR_OUTPUT: usize = 2048;
+/// The time in which the error output of an ended server is read to its end.
+const READ_TO_END: Duration = Duration::from_millis(200);
 
 /// A running server.
 pub(super) struct ServerProcess {
@@ -30,8 +33,10 @@ pub(super) struct ServerProcess {
     output: BufReader<ChildStdout>,
     /// The current line.
     line: Vec<u8>,
-    words: Arc<Mutex<Vec<u8>>>,
-    listening: Option<JoinHandle<()>>,
+    /// The end of the error output.
+    error_output: Arc<Mutex<Vec<u8>>>,
+    /// The task that reads the error output.
+    error_reader: Option<JoinHandle<()>>,
 }
 
 impl ServerProcess {
@@ -55,9 +60,9 @@ impl ServerProcess {
         let missing = || io::Error::other("its standard streams are not there");
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = BufReader::new(child.stdout.take().ok_or_else(missing)?);
-        let words = Arc::new(Mutex::new(Vec::new()));
-        let listening = child.stderr.take().map(|stream| tokio::spawn(listen(stream, Arc::clone(&words))));
-        Ok(Self { child, group, input, output, line: Vec::new(), words, listening })
+        let error_output = Arc::new(Mutex::new(Vec::new()));
+        let error_reader = child.stderr.take().map(|stream| tokio::spawn(keep_error_output(stream, Arc::clone(&error_output))));
+        Ok(Self { child, group, input, output, line: Vec::new(), error_output, error_reader })
     }
 
     /// Writes a message as one line.
@@ -68,7 +73,7 @@ impl ServerProcess {
     }
 
     /// Returns the next line, or `None` at the end. A partly received line is kept if the caller stops waiting.
-    pub(super) async fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub(super) async fn read_line(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             let available = self.output.fill_buf().await?;
             if available.is_empty() {
@@ -88,13 +93,13 @@ impl ServerProcess {
     }
 
     /// Returns the end of the error output of a server that has ended, on one line.
-    pub(super) async fn last_words(&mut self) -> String {
-        if let Some(listening) = self.listening.take() {
+    pub(super) async fn error_output(&mut self) -> String {
+        if let Some(error_reader) = self.error_reader.take() {
             // Processes that the server started can keep the stream open.
-            let _ = tokio::time::timeout(std::time::Duration::from_millis(200), listening).await;
+            let _ = tokio::time::timeout(READ_TO_END, error_reader).await;
         }
-        let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        excerpt(&String::from_utf8_lossy(&words), [])
+        let error_output = self.error_output.lock().unwrap_or_else(PoisonError::into_inner);
+        excerpt(&String::from_utf8_lossy(&error_output), [])
     }
 }
 
@@ -108,13 +113,13 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Reads a stream, and keeps its end.
-async fn listen(mut stream: ChildStderr, words: Arc<Mutex<Vec<u8>>>) {
+/// Reads a stream to its end, and keeps the last [`MAX_ERROR_OUTPUT`] bytes in `error_output`.
+async fn keep_error_output(mut stream: ChildStderr, error_output: Arc<Mutex<Vec<u8>>>) {
     let mut piece = [0; 1024];
     while let Ok(count @ 1..) = stream.read(&mut piece).await {
-        let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-        words.extend_from_slice(piece.get(..count).unwrap_or_default());
-        let excess = words.len().saturating_sub(MAX_WORDS);
-        words.drain(..excess);
+        let mut error_output = error_output.lock().unwrap_or_else(PoisonError::into_inner);
+        error_output.extend_from_slice(piece.get(..count).unwrap_or_default());
+        let excess = error_output.len().saturating_sub(MAX_ERROR_OUTPUT);
+        error_output.drain(..excess);
     }
 }
