@@ -54,12 +54,12 @@ pub fn call(request: &ApprovalRequest) -> Option<&Action> {
     request.action.as_ref().filter(|action| action.kind == ActionKind::ToolCall)
 }
 
-/// Whether the call of a request was made before, so that only people can let it be made again. The gate is before
-/// a tool, or before the step of a tool.
+/// Whether the call of a request was made before, so that only people can let it be made again. The request is about
+/// the call itself, or about the step of its tool before it starts.
 pub fn is_repeated(request: &ApprovalRequest) -> bool {
     match &request.action {
         Some(action) => action.is_repeated(),
-        // The facts about the call stand above the words of others.
+        // The context begins with the facts about the call. The words of others follow.
         None if is_at_tool(request) && request.gate.type_ == GateType::StepStart => {
             let mut facts = request.context.iter().flat_map(|context| context.lines().take(LINES_OF_CALL));
             facts.any(|line| line == Action::BY_PEOPLE)
@@ -127,7 +127,7 @@ pub fn facts_before(action: &Action) -> Vec<Fact> {
 }
 
 /// Returns the facts below the arguments: the effects, the other calls of the turn, the earlier calls of the run, and
-/// the gates that ask. A question has the calls only.
+/// the gates that ask. A question has no effects, and the calls only if there are any.
 pub fn facts_after(request: &ApprovalRequest) -> Vec<Fact> {
     let Some(action) = &request.action else { return Vec::new() };
     let mut facts = effects_of(request, action);
@@ -232,7 +232,7 @@ fn can_change(request: &ApprovalRequest, action: &Action) -> Option<String> {
     header.or_else(|| is_cut.then(|| "not all of its headers are shown here".to_owned()))
 }
 
-/// Whether a header can name another method. The name of the header may be cut, and then it can.
+/// Whether a header can name another method. A header whose name is cut can.
 fn names_a_method(header: &str) -> bool {
     header.contains('…') || sent_method::names_a_method(header)
 }

@@ -49,7 +49,7 @@ pub fn gate(approval: &Approval) -> Digest {
     Digest::of(&gate).unwrap_or_else(|_| request.digest.clone())
 }
 
-/// Returns the first digits of the digest of a gate, which name the group of the gate in lists. To compare two gates,
+/// Returns the first digits of the digest of a gate, by which lists name the group of equal gates. To compare two gates,
 /// use [`gate`].
 #[must_use]
 pub fn key(approval: &Approval) -> String {
@@ -125,12 +125,12 @@ impl RunFacts {
 /// Returns the digest of a spec, and the values of its inputs in a line.
 fn spec_inputs(spec: &Value) -> Option<(Digest, String)> {
     let spec = WorkflowSpec::deserialize(spec).ok()?;
-    let given = spec.inputs.iter().filter_map(|input| {
+    let values = spec.inputs.iter().filter_map(|input| {
         let value = input.value.as_ref().or(input.default.as_ref())?;
         Some((input.name.clone(), value.0.clone()))
     });
-    let given: Map<String, Value> = given.collect();
-    Some((spec_digest(&spec).ok()?, brief::in_words(&given, INPUTS)))
+    let values: Map<String, Value> = values.collect();
+    Some((spec_digest(&spec).ok()?, brief::in_words(&values, INPUTS)))
 }
 
 /// Returns the digest of a spec without the values of inputs and without the fields of [`OF_ONE_RUN`].

@@ -10,7 +10,7 @@ use signoff_api::Code;
 const LONGEST: usize = 4000;
 
 /// Returns the role that would allow a request that RBAC refused, as the end of a sentence. Returns an empty text for
-/// any other refusal, and for one that is not about a namespace.
+/// any other refusal, and for a request that is not about objects of Signoff in a namespace.
 #[must_use]
 pub fn missing_role(message: &str) -> String {
     let Some((_, refused)) = message.split_once(" cannot ") else { return String::new() };

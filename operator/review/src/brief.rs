@@ -26,8 +26,8 @@ pub fn arguments(request: &ApprovalRequest, most: usize) -> Option<String> {
     })
 }
 
-/// Returns names and values in a line: an amount first, then the others in their order. Each name and each value is cut
-/// on its own, and quoted if it could be read as several. `most`: the longest line, in characters.
+/// Returns names and values in a line: an amount first, then the other fields in their order. Each name and each value
+/// is cut on its own, and quoted if it could be read as several. `most`: the longest line, in characters.
 #[must_use]
 pub fn in_words(fields: &Map<String, Value>, most: usize) -> String {
     let currency = fields.get("currency").and_then(Value::as_str).filter(|currency| is_short_word(currency));

@@ -46,7 +46,7 @@ const LATER: &str = "then the steps that wait for these run, after their own gat
 const MOST_PLANNED: usize = 256;
 const ASKS_AGAIN: &str = "this gate asks again";
 
-/// Returns the run that asks, if its spec is the one that the request was made from.
+/// Returns the run of a request if it was read, and if its spec is the one from which the request was made.
 pub fn definition<'r>(request: &ApprovalRequest, run: &'r RunNow) -> Option<&'r Workflow> {
     let workflow = run.workflow.as_deref()?;
     let is_asking = workflow.metadata.uid.as_deref() == Some(request.workflow.uid.as_str());
@@ -77,10 +77,10 @@ pub fn lines(request: &ApprovalRequest, run: Option<&PlannedRun<'_>>, verdict: V
     }
 }
 
-/// Returns the steps of a run that has not begun, in the order of its spec, each in a line. Gates of policies are added
-/// when the run begins.
+/// Returns the first `most` steps of a run that has not begun, in the order of its spec, each in a line, and a line with
+/// the number of the others. Gates of policies are missing, because they are added when the run begins.
 pub fn steps(workflow: &Workflow, most: usize) -> Vec<String> {
-    let Some(run) = PlannedRun::planned(workflow) else {
+    let Some(run) = PlannedRun::plan_run(workflow) else {
         return vec!["the steps cannot be told here: read the spec".to_owned()];
     };
     let line = |step: &Step| match &step.branch {
@@ -97,19 +97,20 @@ pub fn steps(workflow: &Workflow, most: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the inputs of a run with their values, each in a line of at most `most` characters.
+/// Returns the name and the value of each input of a run that has a value or a default. `most`: the maximum length of a
+/// value, in characters.
 pub fn inputs(workflow: &Workflow, most: usize) -> Vec<(String, String)> {
     let shown =
         |value: &Value| value.as_str().map_or_else(|| one_line(&value.to_string(), most), |text| one_line(text, most));
-    let given = workflow.spec.inputs.iter().filter_map(|input| {
+    let inputs = workflow.spec.inputs.iter().filter_map(|input| {
         let value = input.value.as_ref().or(input.default.as_ref())?;
         Some((one_line(&input.name, 63), shown(&value.0)))
     });
-    given.collect()
+    inputs.collect()
 }
 
-/// Returns the decisions of a run on other Approvals than this one, the newest first, each in a line. `most`: the most
-/// decisions.
+/// Returns the decisions of a run on other Approvals than `approval`, the newest first, each in a line. `most`: the
+/// maximum number of decisions.
 pub fn decided(workflow: &Workflow, approval: &str, now: Moment, most: usize) -> Vec<String> {
     let records = workflow.status.iter().flat_map(|status| &status.steps);
     let mut decided: Vec<_> = records
@@ -152,10 +153,11 @@ impl<'w> PlannedRun<'w> {
     #[must_use]
     pub fn of(workflow: &'w Workflow) -> Option<Self> {
         workflow.status.as_ref()?.spec_digest.as_ref()?;
-        Self::planned(workflow)
+        Self::plan_run(workflow)
     }
 
-    fn planned(workflow: &'w Workflow) -> Option<Self> {
+    /// Returns the run with its plan, also before it was accepted.
+    fn plan_run(workflow: &'w Workflow) -> Option<Self> {
         // The administrator's limits were checked when the run was accepted.
         let settings = Settings { max_gate_timeout: Duration::MAX, ..Settings::default() };
         let is_small = workflow.spec.steps.len() + workflow.spec.gates.len() <= MOST_PLANNED;
@@ -225,6 +227,7 @@ impl<'w> PlannedRun<'w> {
         }
     }
 
+    /// Returns the line about a step that runs again.
     fn repeat_lines(&self, step: &Step, state: StepState) -> Vec<String> {
         vec![format!("the step runs again: {}", self.line_in(step, state))]
     }

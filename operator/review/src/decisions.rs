@@ -32,8 +32,8 @@ pub fn state(key: &str, decision: &Decision, status: &ApprovalStatus, now: Momen
     }
 }
 
-/// Returns the reason and the payload of a decision. They are text of its author, so callers shorten them to one line,
-/// or fence them.
+/// Returns the reason and the payload of a decision as its author wrote them. Callers shorten the text to one line, or
+/// fence it.
 pub fn said(decision: &Decision) -> String {
     let mut words = Vec::new();
     words.extend(decision.reason.clone());
@@ -146,7 +146,8 @@ pub fn already_counted(approval: &Approval, voter: &Voter<'_>) -> Option<String>
     Some(format!("{already}: both names are one person, and of their votes the most cautious one counts"))
 }
 
-/// Returns whether the reader is one of the approvers, or why they cannot decide.
+/// Returns the line about the reader: an approver, counted already under another name, or the reason why they cannot
+/// decide.
 pub fn standing(approval: &Approval, me: &Me, now: Moment) -> String {
     let user = one_line(&me.user, 253);
     match ineligible(approval, &me.voter(), now) {

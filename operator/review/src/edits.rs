@@ -110,17 +110,18 @@ pub async fn originals(client: &Client, namespace: &str, approval: &Approval) ->
     };
     let requests: Vec<_> =
         listed.iter().filter_map(|object| Some(Seen::of(object).ok()?.approval.spec.request)).collect();
-    let mut found = Vec::new();
+    let mut originals = Vec::new();
     for edit in edits {
-        found.push(fetch_original(client, namespace, request, &requests, edit).await);
+        originals.push(fetch_original(client, namespace, request, &requests, edit).await);
     }
-    found
+    originals
 }
 
-/// Returns the label selector for the Approvals of the gates that were edited.
+/// Returns the label selector for the Approvals of the gates at which people made the edits, or for all Approvals of
+/// the run if a gate has no valid name.
 fn edit_selector(request: &ApprovalRequest, edits: &[&Edit]) -> String {
     let of_run = format!("{}={}", names::LABEL_WORKFLOW_UID, request.workflow.uid);
-    // Gates that asked together have one name, with commas.
+    // The edit of gates that asked together has their names, separated by commas.
     let gates: BTreeSet<&str> = edits.iter().flat_map(|edit| edit.gate.split(", ")).collect();
     let is_name = |gate: &&str| gate.starts_with(|c: char| c.is_ascii_alphanumeric());
     if gates.iter().all(is_name) {
@@ -157,18 +158,18 @@ pub fn differences(
     reviewed: Option<&str>,
     originals: &[Result<String, String>],
 ) -> Vec<Result<String, String>> {
-    let by = request.reviews.iter().flat_map(|review| &review.by);
+    let edits = request.reviews.iter().flat_map(|review| &review.by);
     let mut after = reviewed.map(str::to_owned).ok_or_else(|| "the whole of what is reviewed was not read".to_owned());
-    let mut found = Vec::new();
-    for (edit, before) in by.zip(originals) {
+    let mut differences = Vec::new();
+    for (edit, before) in edits.zip(originals) {
         let difference = match (before, &after) {
             (Ok(before), Ok(after)) => Ok(edit_difference(edit, before, after)),
             (Err(why), _) | (_, Err(why)) => Err(why.clone()),
         };
-        found.push(difference);
+        differences.push(difference);
         after.clone_from(before);
     }
-    found
+    differences
 }
 
 /// Returns the difference of two texts by lines, cut after [`MOST_LINES`]. `before`, `after`: the texts around the

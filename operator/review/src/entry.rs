@@ -109,8 +109,8 @@ pub fn change(entry: &Entry, decisions: Option<&Value>) -> Result<Change, serde_
     Ok(change.map_or(Change::Nothing, |change| Change::Merge(json!({"spec": {"decisions": {&entry.key: change}}}))))
 }
 
-/// Returns the operations that put an entry into the map of decisions. If there was no map, they create it, and fail if
-/// a map exists by then, so that the decisions of others are not replaced.
+/// Returns the operations that put an entry into the map of decisions. If no map was read, the operations also create
+/// the map, and fail if a map exists by then, so that the decisions of others are not replaced.
 fn json_patch(entry: &Entry, wanted: Value, is_map_there: bool) -> Value {
     let path = format!("/spec/decisions/{}", entry.key.replace('~', "~0").replace('/', "~1"));
     let add = json!({"op": "add", "path": path, "value": wanted});
@@ -126,11 +126,11 @@ fn merge_difference(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(before), Value::Object(after)) = (old, new) else {
         return (old != new).then(|| new.clone());
     };
-    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let removed = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     let changed = after.iter().filter_map(|(key, value)| {
         merge_difference(before.get(key).unwrap_or(&Value::Null), value).map(|change| (key.clone(), change))
     });
-    let change: Map<String, Value> = gone.chain(changed).collect();
+    let change: Map<String, Value> = removed.chain(changed).collect();
     (!change.is_empty()).then_some(Value::Object(change))
 }
 

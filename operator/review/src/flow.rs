@@ -106,7 +106,7 @@ pub enum NotRecorded<E> {
     Failed(E),
 }
 
-/// A verified request that its person has read.
+/// A verified request that the voter has read.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'r>(Verified<'r>);
 
@@ -126,7 +126,7 @@ pub struct Rehearsed {
     reached: Reached,
 }
 
-/// A rehearsed decision that its person has confirmed.
+/// A rehearsed decision that the voter has confirmed.
 #[derive(Clone, Debug)]
 pub struct Confirmed(Proposed);
 
@@ -140,7 +140,7 @@ pub struct Recorded {
 }
 
 impl<'r> Verified<'r> {
-    /// Returns the request as one that its person has read. `digest`: that of the request that was shown.
+    /// Returns the request as one that the voter has read. `digest`: the digest of the request that was shown.
     ///
     /// # Errors
     /// Another request was shown.
@@ -199,8 +199,8 @@ impl Proposed {
     /// # Errors
     /// The operator could not use the decision.
     pub async fn count(&self, counter: &Counter, now: Moment) -> Result<ApprovalStatus, Unusable> {
-        let with = foreseen::with(&self.seen.approval, &self.entry);
-        let counted = counter.count(&with, now).await.map_err(Unusable::Uncountable)?;
+        let with_entry = foreseen::with(&self.seen.approval, &self.entry);
+        let counted = counter.count(&with_entry, now).await.map_err(Unusable::Uncountable)?;
         foreseen::unusable(&counted, &self.entry).map_or(Ok(counted), |why| Err(Unusable::Invalid(why)))
     }
 
@@ -216,7 +216,7 @@ impl Proposed {
         now: Moment,
     ) -> Result<Rehearsed, NotRehearsed<S::Error>> {
         let counted = self.count(counter, now).await;
-        // A refusal of the API server takes precedence over the own count.
+        // A refusal of the API server takes precedence over the foreseen count.
         let stored = match server.send(&self.seen, &self.entry, true).await {
             Ok(stored) => stored,
             Err(error) if S::meaning(&error) == Meaning::Refused => {
@@ -229,12 +229,12 @@ impl Proposed {
             return Err(NotRehearsed::Tampered(differences));
         }
         let counted = counted.map_err(NotRehearsed::Unusable)?;
-        let with = foreseen::with(&self.seen.approval, &self.entry);
-        let reached = foreseen::reached(&with, Some(&counted), &self.entry);
+        let with_entry = foreseen::with(&self.seen.approval, &self.entry);
+        let reached = foreseen::reached(&with_entry, Some(&counted), &self.entry);
         Ok(Rehearsed { proposed: self, reached })
     }
 
-    /// Returns a refusal in words about the gate, which is read again because it may have changed.
+    /// Returns a refusal in words about the gate. The Approval is read again, because it may have changed.
     async fn explain_refusal<S: Server>(&self, server: &S, error: S::Error, now: Moment) -> Refused<S::Error> {
         let seen = Box::new(server.read().await.unwrap_or_else(|_| self.seen.clone()));
         Refused { refusal: refusal::explain(&seen, &self.me, &self.entry.decision, now), seen, error }
@@ -266,20 +266,20 @@ impl Rehearsed {
         &self.reached
     }
 
-    /// Returns the name of the decision. The recorded decision has the same name as the confirmed one.
+    /// Returns the name of the decision, by which the voter confirms exactly this decision.
     #[must_use]
     pub fn name(&self) -> String {
         entry_name(&self.proposed.entry)
     }
 
-    /// Returns the decision as confirmed. The caller has asked its person about exactly this decision, or they
-    /// confirmed it by an option of the command.
+    /// Returns the decision as confirmed. The caller has asked the voter about exactly this decision, or an option of
+    /// the command confirms it.
     #[must_use]
     pub fn confirm(self) -> Confirmed {
         Confirmed(self.proposed)
     }
 
-    /// Returns the decision as confirmed, if its person confirmed the decision of this name ([`Rehearsed::name`]).
+    /// Returns the decision as confirmed, if the voter confirmed the decision of this name ([`Rehearsed::name`]).
     ///
     /// # Errors
     /// Another decision was confirmed, or none.
@@ -289,7 +289,8 @@ impl Rehearsed {
 }
 
 impl Confirmed {
-    /// Records the decision, and compares what is stored with what was sent.
+    /// Records the decision, and compares the stored entry with the sent entry. Without an answer, the Approval is read
+    /// again.
     ///
     /// # Errors
     /// The decision is refused, it may be stored or not, or something else is stored.
@@ -316,8 +317,8 @@ impl Confirmed {
     }
 }
 
-/// Whether the stored decision was recorded after this one was proposed. An earlier, invalid decision of the same voter
-/// does not count.
+/// Whether a decision of the voter was recorded after `proposed` was made. An earlier, invalid decision of the same
+/// voter does not count.
 fn is_new(seen: &Seen, proposed: &Proposed) -> bool {
     let key = &proposed.entry.key;
     seen.stored(key).is_some_and(|stored| Some(stored) != proposed.seen.stored(key))
@@ -327,7 +328,7 @@ fn stored_differences(proposed: &Proposed, stored: &Seen) -> Vec<String> {
     entry::differences(&proposed.entry, stored.stored(&proposed.entry.key), &proposed.me)
 }
 
-/// Returns the name of an entry.
+/// Returns the name of an entry: the digest of its key and its decision, or an empty text if it has no digest.
 fn entry_name(entry: &Entry) -> String {
     let named = serde_json::json!({"key": entry.key, "decision": entry.decision});
     Digest::of(&named).map(|name| name.to_string()).unwrap_or_default()

@@ -103,7 +103,7 @@ impl Reading {
     fn new(lease: &Lease, read_at: Moment, default: Duration) -> Option<Self> {
         let spec = lease.spec.as_ref()?;
         let duration = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        let machine_at = lease.metadata.annotations.as_ref().and_then(|all| all.get(MACHINE_CLOCK)?.parse().ok());
+        let machine_at = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(MACHINE_CLOCK)?.parse().ok());
         Some(Self {
             machine_at: machine_at.map(|at: jiff::Timestamp| at.into()),
             holder: spec.holder_identity.clone().unwrap_or_default(),
@@ -155,7 +155,7 @@ impl Reading {
 }
 
 impl OperatorState {
-    /// Whether the clock of the operator's machine is wrong, or that of the API server.
+    /// Whether the clocks of the operator's machine and of the API server differ, so that one of them is wrong.
     pub fn has_wrong_clock(&self) -> bool {
         matches!(self, Self::Alive { skew: Some(_), .. })
     }
@@ -165,7 +165,7 @@ impl OperatorState {
         matches!(self, Self::Stale { .. } | Self::Absent { .. })
     }
 
-    /// Adds the name of the holder's Pod, if it is one of `pods`.
+    /// Sets the name of the holder's Pod, or removes it if the Pod is not one of `pods`.
     pub fn with_pod(mut self, pods: &[Pod]) -> Self {
         if let Self::Alive { holder, .. } | Self::Stale { holder, .. } = &mut self {
             let pod = pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(holder.process()));
@@ -206,7 +206,7 @@ const UID_HYPHENS: [usize; 4] = [8, 13, 18, 23];
 /// Whether a text has the form of a UID, which is the form of the UIDs of Pods.
 fn is_uid(text: &str) -> bool {
     text.len() == 36
-        && text.char_indices().all(|(at, c)| if UID_HYPHENS.contains(&at) { c == '-' } else { c.is_ascii_hexdigit() })
+        && text.char_indices().all(|(index, c)| if UID_HYPHENS.contains(&index) { c == '-' } else { c.is_ascii_hexdigit() })
 }
 
 impl fmt::Display for OperatorState {
@@ -236,8 +236,8 @@ impl fmt::Display for OperatorState {
     }
 }
 
-/// Reads the Lease of the operator in a namespace, with the time at which the API server answered. Returns `None` if no
-/// operator has taken the Lease.
+/// Reads the Lease of the operator in a namespace, with the time at which the API server answered (this machine's time
+/// if the answer has no date). Returns `None` if no operator has taken the Lease.
 ///
 /// # Errors
 /// The Lease cannot be read.
@@ -251,13 +251,13 @@ pub async fn read(client: &Client, namespace: &str) -> Result<Option<Reading>, k
         let status = serde_json::from_slice::<Status>(&bytes).map_err(kube::Error::SerdeError)?;
         return Err(kube::Error::Api(Box::new(status)));
     }
-    let now = head.headers.get("date").and_then(|date| server_time(date.to_str().ok()?)).unwrap_or_else(clock::now);
+    let now = head.headers.get("date").and_then(|date| parse_date_header(date.to_str().ok()?)).unwrap_or_else(clock::now);
     let lease = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
     Ok(Reading::new(&lease, now, ttl))
 }
 
 /// Parses the header `Date`.
-fn server_time(date: &str) -> Option<Moment> {
+fn parse_date_header(date: &str) -> Option<Moment> {
     jiff::fmt::rfc2822::parse(date).ok().map(|at| Moment::from(at.timestamp()))
 }
 

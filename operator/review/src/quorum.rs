@@ -66,8 +66,8 @@ pub fn cell(approval: &Approval) -> String {
     cells.join(",")
 }
 
-/// Returns the number of people who agree in each quorum, and the groups that are still needed: `1 of 2`, or `1 of 1
-/// for gate one, 0 of 2 for gate two`.
+/// Returns the number of people who agree in each quorum: `1 of 2`, or `1 of 1 for gate one, 0 of 2 for gate two`. If
+/// these numbers suffice, the groups follow whose members are still needed.
 pub fn agreement(approval: &Approval) -> String {
     let quorums = &approval.spec.request.quorums;
     let progress = progress(approval);

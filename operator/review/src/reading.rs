@@ -18,7 +18,7 @@ use crate::{
 /// The texts of a request that are shown to its reader.
 #[derive(Clone, Copy, Debug)]
 pub enum Texts<'t> {
-    /// The texts that the request itself holds. The reader is told which of them are cut before they decide.
+    /// The texts that the request itself holds. The client shows which of them are cut before the reader decides.
     OfRequest,
     /// The whole texts, or the reason why a text was not read.
     Whole(&'t Result<Whole, Problem>),
@@ -45,7 +45,7 @@ impl<'r> Verified<'r> {
     }
 }
 
-/// Returns a request if everything about it is verified.
+/// Returns a request if it can be decided: its digest is correct, its whole texts were read, and its run is guarded.
 ///
 /// # Errors
 /// The first problem that was found: of the request itself, then of its run. The run of a request that has ended is not
@@ -55,8 +55,8 @@ pub fn verify<'r>(seen: &'r Seen, run: &'r RunNow, texts: Texts<'_>) -> Result<V
         Texts::OfRequest => None,
         Texts::Whole(whole) => whole.as_ref().err(),
     };
-    let of_request = seen.digest_problem().or_else(|| whole.cloned());
-    match of_request.or_else(|| run_problem(seen, run)) {
+    let request_problem = seen.digest_problem().or_else(|| whole.cloned());
+    match request_problem.or_else(|| run_problem(seen, run)) {
         Some(problem) => Err(problem),
         None => Ok(Verified { seen, run }),
     }
@@ -77,9 +77,9 @@ fn run_problem(seen: &Seen, run: &RunNow) -> Option<Problem> {
         RunFound::There { .. } => {}
     }
     let own = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let differs =
+    let unguarded =
         run.conditions.iter().chain(own).find(|condition| condition.type_ == GUARDED && condition.status == "False");
-    differs.map(|condition| Problem::Unguarded(one_line(&condition.message, 1024)))
+    unguarded.map(|condition| Problem::Unguarded(one_line(&condition.message, 1024)))
 }
 
 /// Reads the state of a run. `workflow`: the name in the request. A text that is not the name of an object is not sent,

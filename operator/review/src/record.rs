@@ -16,7 +16,8 @@ use crate::{
 /// The status code of a patch that does not fit the stored object.
 const UNPROCESSABLE: u16 = 422;
 
-/// Sends an entry, and returns the Approval as it is stored afterwards.
+/// Sends an entry, and returns the Approval as it is stored afterwards. If the first decision was recorded since the
+/// Approval was read, the Approval is read and the entry is sent once more.
 ///
 /// # Errors
 /// As the API server answers.
@@ -29,7 +30,7 @@ pub async fn record(
     let name = seen.approval.metadata.name.as_deref().unwrap_or_default();
     let sent = approvals.patch(name, options, &patch(entry, seen)?).await;
     match &sent {
-        // The first decision of another user may have been recorded since the Approval was read.
+        // The patch creates the map of decisions, and fails if another user's decision created it first.
         Err(kube::Error::Api(status)) if status.code == UNPROCESSABLE && seen.decisions().is_none() => {
             match Seen::of(&approvals.get(name).await?) {
                 Ok(now) if now.decisions().is_some() => approvals.patch(name, options, &patch(entry, &now)?).await,

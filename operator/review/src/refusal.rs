@@ -74,9 +74,9 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Returns the reason why a decision is refused, in words about the gate. Returns `None` if it is not refused, or if
-/// the message of the admission policy says it best, as about the rights of the voter. Only the verdict, the reason,
-/// the subjects and the person on whose behalf it is sent are read of the decision.
+/// Returns the reason why a decision is refused, in words about the gate. Returns `None` if the decision is not refused,
+/// or if the message of the admission policy explains it best, such as a missing right of the voter. Of the decision,
+/// only the verdict, the reason, the named subjects and the person on whose behalf it is sent are used.
 pub fn explain(seen: &Seen, me: &Me, decision: &Decision, now: Moment) -> Option<Refusal> {
     let approval = &seen.approval;
     if let Some(why) = closed_gate(approval, now) {
@@ -190,14 +190,14 @@ fn second_vote(seen: &Seen, on_behalf_of: Option<&str>, me: &Me, now: Moment) ->
     Some(format!("{who} {}{}; a decision is final", done(verdict), when(seen, &key, now)))
 }
 
-/// Returns the time of a recorded decision, such as ` 10s ago`; empty if it was not recorded with a time.
+/// Returns the age of a recorded decision, such as ` 10s ago`; empty if it was not recorded with a time.
 pub fn when(seen: &Seen, key: &str, now: Moment) -> String {
     let votes = seen.approval.status.as_ref().map(|status| status.votes.as_slice()).unwrap_or_default();
     let counted = votes.iter().find(|vote| vote.key == key).map(|vote| vote.at);
     counted.or_else(|| recorded_at(seen, key)).map(|at| format!(" {}", distance(at, now))).unwrap_or_default()
 }
 
-/// Returns the time at which the API server recorded a decision, by the owner of the field.
+/// Returns the time at which the API server recorded a decision, by the managed fields of the Approval.
 fn recorded_at(seen: &Seen, key: &str) -> Option<Moment> {
     let owners = seen.raw.pointer("/metadata/managedFields").and_then(Value::as_array)?;
     let owns = |owner: &&Value| !owner["fieldsV1"]["f:spec"]["f:decisions"][format!("f:{key}")].is_null();

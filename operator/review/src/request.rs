@@ -20,7 +20,7 @@ use crate::{
 /// The heading of the context.
 pub const CONTEXT: &str = "Context, in the run's own words (of models, tools and people; not checked)";
 
-/// Whether the context is the reviewed text once more, by the digests of both.
+/// Whether the context is equal to the reviewed text, by the digests of both.
 pub fn repeats(request: &ApprovalRequest, context: &str) -> bool {
     let digest = match &request.context_ref {
         Some(whole) => whole.digest.clone(),
@@ -70,7 +70,7 @@ fn review_subject(request: &ApprovalRequest, review: &Review) -> String {
     }
 }
 
-/// Returns the rule of an answer that replaces the answer of a step with a schema, or `None`.
+/// Returns the rule for the text of a Respond at a gate about a step that has a schema, or `None` at any other gate.
 pub fn respond_rule(request: &ApprovalRequest) -> Option<String> {
     let schema = request.parameters.as_ref()?.0.get(Verdict::Respond.name())?;
     let (shape, schema) = (one_line(&shape(schema), 1000), one_line(&schema.to_string(), 4000));
@@ -129,8 +129,8 @@ pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String
 /// The end of a sentence about a timeout that would approve a call which was made before.
 const ONLY_PEOPLE: &str = ", but only people can let the call be made again";
 
-/// Returns the verdict of a passed deadline, and a note if it lets no call be made again. `request`: the request, if it
-/// was read.
+/// Returns the verdict of a passed deadline. An Approve about a call that was made before has a note: only people can
+/// let the call be made again. `request`: the request, if it was read.
 pub fn counts_as(verdict: Verdict, request: Option<&ApprovalRequest>) -> String {
     let is_idle = verdict == Verdict::Approve && request.is_some_and(is_repeated);
     format!("{verdict}{}", if is_idle { ONLY_PEOPLE } else { "" })

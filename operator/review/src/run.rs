@@ -21,10 +21,10 @@ const USUAL: [&str; 4] = [conditions::WAITING, conditions::FINISHED, conditions:
 
 /// Returns the conditions that are problems for people.
 pub fn troubles(status: &WorkflowStatus) -> impl Iterator<Item = &Condition> {
-    let accepted = |condition: &str| condition == conditions::ACCEPTED && !status.phase.is_end();
+    let is_acceptance = |condition: &str| condition == conditions::ACCEPTED && !status.phase.is_end();
     status.conditions.iter().filter(move |condition| match condition.type_.as_str() {
         conditions::GUARDED => condition.status == "False",
-        type_ if accepted(type_) => condition.status == "False",
+        type_ if is_acceptance(type_) => condition.status == "False",
         conditions::ACCEPTED => false,
         type_ => condition.status == "True" && !USUAL.contains(&type_),
     })

@@ -125,8 +125,8 @@ pub enum NotCopied {
     /// The Workflow has no spec.
     #[error("workflow {0}: it has no spec")]
     NoSpec(String),
-    /// The list of earlier requesters would be too long. A gate would let the requesters decide whom a shorter list
-    /// leaves out.
+    /// The list of earlier requesters would be too long. A gate would let requesters decide who are missing in a shorter
+    /// list.
     #[error(
         "workflow.signoff.dev/{0}: a new run can name {max} earlier requesters of {length} characters, and this one would need more: create it from its file",
         max = RerunOf::MAX_REQUESTERS,
@@ -155,8 +155,9 @@ fn spec<'r>(run: &'r DynamicObject, field: &str) -> &'r Value {
     run.data.get("spec").and_then(|spec| spec.get(field)).unwrap_or(&Value::Null)
 }
 
-/// Returns a new Workflow with the spec of another, without its name, status, requester and switches. Only the prefix
-/// of the name is kept of the metadata, because other tools recognize their objects by labels and annotations.
+/// Returns a new Workflow that repeats `old`, with `me` as its requester: the spec without `suspend`, `cancel` and
+/// `restored`, and with `rerunOf`. Of the metadata, only the namespace and the prefix of the name are kept, because
+/// other tools recognize their objects by labels and annotations.
 ///
 /// # Errors
 /// The Workflow has no spec, or too many requesters.
@@ -173,7 +174,7 @@ pub fn copy(old: &DynamicObject, me: &Me) -> Result<DynamicObject, NotCopied> {
     let uid = old.metadata.uid.as_deref().unwrap_or_default();
     spec.insert("rerunOf".to_owned(), json!({"name": name, "uid": uid, "requesters": earlier_requesters(old, me)?}));
     if !is_same_user {
-        // Only a user with the right to delegate for that person can name them.
+        // Only a user with the right to delegate for the person in `requestedFor` can name this person.
         spec.remove("requestedFor");
     }
     // From Kubernetes 1.36 on the API server fills the field in. Before, it accepts only the name of the creator.
@@ -258,7 +259,7 @@ pub fn earlier(run: &DynamicObject) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Returns the requesters of a run and of the runs that it repeats, each once, in the order in which they came.
+/// Returns the requesters of a run and of the runs that it repeats, each once, the earliest first.
 fn requesters(run: &DynamicObject) -> Vec<String> {
     let before = spec(run, "rerunOf").get("requesters").and_then(Value::as_array).into_iter().flatten();
     let all = before.chain([spec(run, "requestedBy"), spec(run, "requestedFor")]).filter_map(Value::as_str);
@@ -271,8 +272,8 @@ fn requesters(run: &DynamicObject) -> Vec<String> {
     names
 }
 
-/// Returns the requesters of a run and of the runs that it repeats, without the user who repeats it now. A list that is
-/// too long for a new run is an error.
+/// Returns the requesters of a run and of the runs that it repeats, without the user `me` who repeats it now. Fails if
+/// a new run cannot hold the list: too many names, or a name that is too long.
 fn earlier_requesters(old: &DynamicObject, me: &Me) -> Result<Vec<String>, NotCopied> {
     let names: Vec<String> = requesters(old).into_iter().filter(|name| *name != me.user).collect();
     let is_too_long = names.iter().any(|name| name.chars().count() > RerunOf::MAX_NAME);

@@ -78,7 +78,7 @@ impl Default for RunFound {
     }
 }
 
-/// Sorts Approvals by deadline, the soonest first.
+/// Sorts Approvals by deadline, the soonest first, and Approvals with equal deadlines by namespace and name.
 pub fn sort(found: &mut [Seen]) {
     found.sort_by_cached_key(|seen| {
         (seen.approval.deadline(), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
@@ -92,7 +92,7 @@ pub fn still_open() -> String {
 }
 
 impl Seen {
-    /// Reads an object of the cluster.
+    /// Parses an object of the cluster.
     ///
     /// # Errors
     /// This version cannot read the object as an Approval.
@@ -102,7 +102,7 @@ impl Seen {
         Self::of_value(raw)
     }
 
-    /// Reads the JSON of an object.
+    /// Parses the JSON of an object.
     ///
     /// # Errors
     /// As [`Seen::of`].
@@ -114,7 +114,7 @@ impl Seen {
         }
     }
 
-    /// Whether the digest of the request is the digest of all its fields, with those that only a later version has.
+    /// Whether the request has the digest that it names. Fields that only a later version has count too.
     pub fn digest_holds(&self) -> bool {
         let mut request = self.raw.pointer("/spec/request").cloned().unwrap_or_default();
         if let Some(fields) = request.as_object_mut() {

@@ -55,8 +55,8 @@ impl Waited {
         Self { state, approval: stored, level_before, problem: None }
     }
 
-    /// Applies a watch event. `received`: the Approval, or `None` if it was deleted. An Approval of the same name that
-    /// was created later does not have the decision.
+    /// Applies a watch event. `received`: the Approval, or `None` if it was deleted. A later Approval of the same name
+    /// does not have the decision, so the decision then counts as deleted.
     pub fn apply(&mut self, received: Option<Approval>, entry: &Entry) {
         let Some(approval) = received.filter(|found| found.metadata.uid == self.approval.metadata.uid) else {
             self.state = DecisionState::Deleted;

@@ -22,7 +22,7 @@ pub fn quoted<S: AsRef<str>>(words: &[S]) -> String {
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a text has a character that is not shown as itself.
+/// Whether a text has a character that is not shown as itself. Line feeds and tabs do not count.
 pub fn hides(text: &str) -> bool {
     text.chars().any(|c| !matches!(c, '\n' | '\t') && is_hidden(c))
 }

@@ -26,7 +26,8 @@ pub struct Earlier {
     pub reason: Option<String>,
 }
 
-/// Returns the Approvals that this one asks again, the latest first, up to the first that cannot be read.
+/// Fetches the Approvals of the same run that `approval` asks again, the latest first: at most four, up to the first
+/// that cannot be read.
 pub async fn earlier(client: &Client, namespace: &str, approval: &Approval) -> Vec<Earlier> {
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Approval>(&()));
     let (mut found, mut next) = (Vec::new(), approval.asks_again().map(str::to_owned));
@@ -47,8 +48,7 @@ impl Earlier {
     pub fn of(approval: &Approval) -> Self {
         let decisions = approval.spec.decisions.iter();
         let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
-        // An outcome with a verdict was decided before the run found its votes void, and its reason is that of the
-        // voter.
+        // An outcome with a verdict is older than the end of its votes, and has the reason of a voter.
         let reason = outcome.filter(|outcome| outcome.verdict.is_none()).and_then(|outcome| outcome.reason.clone());
         Self {
             approval: approval.metadata.name.clone().unwrap_or_default(),

@@ -107,8 +107,8 @@ pub fn is_edit_cut(request: &ApprovalRequest) -> bool {
     to_edit(request, None).is_none() && (request.reviews.is_some() || request.sends.is_some())
 }
 
-/// Returns the names of the texts of which the request has only a part, with the bytes of the whole if the request has
-/// them.
+/// Returns the names of the texts of which the request has only a part, each with the size of the whole text if the
+/// request has it: `the context (70000 bytes)`.
 pub fn cut(request: &ApprovalRequest) -> Vec<String> {
     let with_size = |what: &str, whole: Option<&BlobRef>| match whole {
         Some(whole) => format!("{what} ({} bytes)", whole.size),
@@ -160,7 +160,8 @@ async fn fetch_text(
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Fetches a long value of a run, and verifies it. `what`: the name of the value in errors.
+/// Fetches a long value of a run from its Blob, and verifies it. If the usual name does not lead to the Blob, the status
+/// of the run is read for another name. `what`: the name of the value in errors.
 ///
 /// # Errors
 /// As every request; a Blob that does not exist, belongs to another run, or has other content.
@@ -195,8 +196,8 @@ pub async fn value(
     verified(blob, run, digest, what)
 }
 
-/// Returns the name of the Blob of a value if the Workflow names another than the usual one. Returns `None` if the
-/// Workflow cannot be read.
+/// Fetches the name of the Blob of a value, if the status of the Workflow has one. Returns `None` if the Workflow
+/// cannot be read.
 async fn fetch_value_name(client: &Client, namespace: &str, workflow: &str, digest: &Digest) -> Option<String> {
     let resource = ApiResource::erase::<Workflow>(&());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);

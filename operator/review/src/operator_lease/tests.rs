@@ -8,7 +8,7 @@ const UID: &str = "6f1c3e5a-0000-4000-8000-000000000001";
 
 /// Returns a reading of a Lease at this second after 10:00.
 fn reading(second: u8, spec: Value) -> Option<Reading> {
-    let now = server_time(&format!("Sun, 22 Nov 2026 10:00:{second:02} GMT")).unwrap();
+    let now = parse_date_header(&format!("Sun, 22 Nov 2026 10:00:{second:02} GMT")).unwrap();
     let lease = json!({"metadata": {"name": "signoff-operator"}, "spec": spec});
     Reading::new(&serde_json::from_value(lease).unwrap(), now, Duration::from_secs(15))
 }
@@ -66,7 +66,7 @@ fn a_wrong_clock_of_the_operators_machine_is_reported_in_both_directions() {
         ("2026-11-22T10:00:35.1Z", ""),
         ("soon", ""),
     ] {
-        let now = server_time("Sun, 22 Nov 2026 10:00:42 GMT").unwrap();
+        let now = parse_date_header("Sun, 22 Nov 2026 10:00:42 GMT").unwrap();
         let lease = json!({
             "metadata": {"name": "signoff-operator", "annotations": {"signoff.dev/machine-clock": machine}},
             "spec": renewed("2026-11-22T10:00:40.000000Z"),

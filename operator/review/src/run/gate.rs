@@ -44,7 +44,8 @@ pub fn open_details(record: &StepRecord, approval: Option<&Approval>, now: Momen
     details
 }
 
-/// Returns the people who decided a gate, and the reason.
+/// Returns the line about the decision of a gate: the people or the rule that decided, the verdict by which an expired
+/// gate counts, and the reason.
 pub fn decided_details(outcome: &Outcome, approval: Option<&Approval>) -> Vec<String> {
     let by = match outcome.source {
         Source::Timeout => "by its timeout".to_owned(),
@@ -101,9 +102,9 @@ fn further_quorum_line((quorum, progress): (&Quorum, QuorumProgress)) -> String 
 /// Returns the decisions so far, both counted and not counted yet.
 fn votes_line(approval: &Approval, status: &ApprovalStatus) -> Option<String> {
     let votes = approval.spec.decisions.iter().map(|(key, decision)| {
-        let counted = status.votes.iter().any(|vote| vote.key == *key);
-        let invalid = status.invalid.get(key).is_some_and(|invalid| invalid.attempt == decision.attempt());
-        let state = match (counted, invalid) {
+        let is_counted = status.votes.iter().any(|vote| vote.key == *key);
+        let is_invalid = status.invalid.get(key).is_some_and(|invalid| invalid.attempt == decision.attempt());
+        let state = match (is_counted, is_invalid) {
             (_, true) => " (invalid)",
             (true, false) => "",
             (false, false) => " (not counted yet)",

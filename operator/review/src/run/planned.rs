@@ -39,12 +39,12 @@ pub fn plan_steps(workflow: &Workflow, begun: &BTreeSet<String>) -> Vec<PlannedS
         &[]
     };
     steps.extend(agents.iter().map(|path| PlannedStep::new(path, "agent")));
-    let chosen = |step: &&Step| {
+    let is_chosen = |step: &&Step| {
         let branches = spec.steps.iter().filter_map(|step| step.branch.as_ref());
         let mut taken = branches.filter(|branch| begun.contains(*branch)).peekable();
         pattern.routing.is_none() || taken.peek().is_none() || taken.any(|branch| step.branch.as_ref() == Some(branch))
     };
-    steps.extend(spec.steps.iter().filter(chosen).filter(|step| !spec.runs_as_tool(step)).map(|step| {
+    steps.extend(spec.steps.iter().filter(is_chosen).filter(|step| !spec.runs_as_tool(step)).map(|step| {
         let path = step.branch.as_ref().map_or_else(|| step.name.clone(), |branch| format!("{branch}/{}", step.name));
         PlannedStep::new(&path, kind_name(step))
     }));
@@ -58,8 +58,8 @@ pub fn plan_steps(workflow: &Workflow, begun: &BTreeSet<String>) -> Vec<PlannedS
 /// Returns the gates that policies added at one end of the run.
 fn added_gates(workflow: &Workflow, position: Position) -> Vec<PlannedStep> {
     let added = workflow.status.iter().flat_map(|status| &status.added_steps);
-    let here = added.filter(|added| added.step.at == Some(position));
-    here.map(|added| PlannedStep {
+    let of_position = added.filter(|added| added.step.at == Some(position));
+    of_position.map(|added| PlannedStep {
         details: vec![format!("added by {}", one_line(&added.source, 253))],
         ..PlannedStep::new(&added.step.name, "gate")
     })

@@ -90,8 +90,8 @@ impl Repetition {
     /// without its full stop, or `None`.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        let is_any = !self.done.is_empty();
-        is_any.then(|| {
+        let has_done = !self.done.is_empty();
+        has_done.then(|| {
             format!("every step runs again, also {}, which succeeded and must not be repeated", name_list(&self.done))
         })
     }
@@ -104,8 +104,8 @@ fn name_list(all: &[String]) -> String {
 
 /// Whether a call may have had an effect although it has no result.
 fn is_unknown(record: &StepRecord) -> bool {
-    let perhaps_done = record.facts.get(FACT_UNKNOWN).is_some_and(|value| value == "true");
-    record.phase == StepPhase::Unknown || (record.phase.is_end() && perhaps_done)
+    let may_be_done = record.facts.get(FACT_UNKNOWN).is_some_and(|value| value == "true");
+    record.phase == StepPhase::Unknown || (record.phase.is_end() && may_be_done)
 }
 
 /// Whether a call must not be made twice, by the kind and the method of its step, or by the effects of its tool.

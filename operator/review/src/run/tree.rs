@@ -83,17 +83,17 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
         let node = Node { kind: step.kind, details, ..unbegun_node(&step.path, unbegun_state) };
         add_row(&mut rows, &step.path, Seq::END, node);
     }
-    let mut roots = take_children(&rows, None);
+    let mut roots = child_nodes(&rows, None);
     roots.iter_mut().for_each(|node| summarize(node, status));
     roots
 }
 
-/// Adds the rows of the calls that a turn has requested.
+/// Adds the rows of the calls that a turn has requested. Neighboring refused calls of one tool share a row.
 fn add_calls(rows: &mut Vec<PlacedNode>, records: &[StepRecord], record: &StepRecord, unbegun_state: State) {
     let calls = turn::calls(records, record);
-    // Neighboring refused calls of one tool are one row.
-    for alike in calls.chunk_by(|call, next| call.is_refused && next.is_refused && call.tool == next.tool) {
-        let Some((call, more)) = alike.split_first() else { continue };
+
+    for group in calls.chunk_by(|call, next| call.is_refused && next.is_refused && call.tool == next.tool) {
+        let Some((call, more)) = group.split_first() else { continue };
         let seq = record.done.unwrap_or(record.seq);
         let mut details = vec![Detail::from(format!("calls {}", one_line(&call.tool, 64)))];
         let refused = call.is_refused.then(|| "refused before it began; the agent was told why".to_owned());
@@ -118,19 +118,19 @@ fn activities(status: &WorkflowStatus) -> Vec<Vec<&StepRecord>> {
     activities
 }
 
-/// Adds a row, and rows for the branches and calls above it that have none. Returns its index.
+/// Adds a row, and a row for each branch and call above it that has none. Returns the index of the row.
 fn add_row(rows: &mut Vec<PlacedNode>, path: &str, seq: Seq, node: Node) -> usize {
     let base = base(path);
     // The gate before a step begins first and adds a branch for it. The step takes over the row of this branch.
-    let before = |row: &&mut PlacedNode| row.base == base && row.node.kind == BRANCH && node.kind != BRANCH;
-    if let Some(row) = rows.iter_mut().find(before) {
+    let is_branch_row = |row: &&mut PlacedNode| row.base == base && row.node.kind == BRANCH && node.kind != BRANCH;
+    if let Some(row) = rows.iter_mut().find(is_branch_row) {
         row.node = node;
         return rows.iter().position(|row| row.base == base).unwrap_or_default();
     }
     let parent = RecordPath::new(&base).parent();
     let parent = parent.map(|parent| match rows.iter().rposition(|row| row.base == parent.as_str()) {
         Some(index) => index,
-        None => first_turn(rows, parent).unwrap_or_else(|| {
+        None => row_of_first_turn(rows, parent).unwrap_or_else(|| {
             let kind = if parent.is_call() { CALL } else { BRANCH };
             add_row(rows, parent.as_str(), seq, Node { kind, ..unbegun_node(parent.as_str(), State::Pending) })
         }),
@@ -140,7 +140,7 @@ fn add_row(rows: &mut Vec<PlacedNode>, path: &str, seq: Seq, node: Node) -> usiz
 }
 
 /// Returns the row of the agent whose first turn a path names. The record of the first turn is the record of the agent.
-fn first_turn(rows: &[PlacedNode], path: RecordPath<'_>) -> Option<usize> {
+fn row_of_first_turn(rows: &[PlacedNode], path: RecordPath<'_>) -> Option<usize> {
     let (agent, _) = path.agent_of_turn().filter(|(_, number)| *number == 1)?;
     rows.iter().rposition(|row| row.base == agent.as_str())
 }
@@ -154,10 +154,11 @@ pub(super) fn base(path: &str) -> String {
     RecordPath::new(path).without_visits().into_string()
 }
 
-fn take_children(rows: &[PlacedNode], parent: Option<usize>) -> Vec<Node> {
+/// Returns the rows below `parent` as nodes with their own rows below them, in the order in which they began.
+fn child_nodes(rows: &[PlacedNode], parent: Option<usize>) -> Vec<Node> {
     let mut below: Vec<usize> = (0..rows.len()).filter(|row| rows[*row].parent == parent).collect();
     below.sort_by_key(|row| rows[*row].seq);
-    below.iter().map(|row| Node { children: take_children(rows, Some(*row)), ..rows[*row].node.clone() }).collect()
+    below.iter().map(|row| Node { children: child_nodes(rows, Some(*row)), ..rows[*row].node.clone() }).collect()
 }
 
 fn unbegun_node(path: &str, state: State) -> Node {
@@ -224,15 +225,16 @@ pub fn last_line(text: &str) -> String {
     one_line(line, 1024)
 }
 
-/// Gives a branch or a call the state and the times of its steps, and an agent those of its turns and calls.
+/// Sets the state and the times of all rows below and including `node`: of a branch or a call by its steps, of an agent
+/// by its turns and calls.
 fn summarize(node: &mut Node, status: &WorkflowStatus) {
     node.children.iter_mut().for_each(|child| summarize(child, status));
     if node.kind != BRANCH && node.kind != CALL {
         return summarize_agent(node, status);
     }
-    let begun = node.children.iter().rev().find(|child| !child.state.is_unbegun());
-    let unbegun = node.children.iter().find(|child| child.state.is_unbegun());
-    node.state = match (open_state(node), begun, unbegun) {
+    let last_begun = node.children.iter().rev().find(|child| !child.state.is_unbegun());
+    let first_unbegun = node.children.iter().find(|child| child.state.is_unbegun());
+    node.state = match (open_state(node), last_begun, first_unbegun) {
         (Some(open), ..) => open,
         (None, Some(last), Some(next)) if last.state.is_uneventful() && next.state == State::Pending => {
             State::Record(StepPhase::Started)
@@ -251,8 +253,8 @@ fn summarize(node: &mut Node, status: &WorkflowStatus) {
     node.finished = node.children.iter().filter_map(|child| child.finished).max().filter(|_| ends);
 }
 
-/// Gives an agent the state of an open record below it, otherwise the state of its latest turn. The record of an agent
-/// is the record of its first turn.
+/// Sets the state and the end of an agent that called tools. The state is that of an open record below it, otherwise
+/// that of its latest turn. The record of an agent is the record of its first turn.
 fn summarize_agent(node: &mut Node, status: &WorkflowStatus) {
     let agent = StepKind::Agent.name();
     if node.kind != agent || !node.children.iter().any(|child| child.kind == CALL || is_turn(child)) {
@@ -277,8 +279,8 @@ fn is_answered(node: &Node, status: &WorkflowStatus) -> bool {
     own.is_some_and(|own| turn::is_answered(&status.steps, turn::of_path(&base(&node.path)).path(), own.seq))
 }
 
-/// Returns the state of a turn that was not answered before the run ended: the state of the call that ended the run. If
-/// no call did, the run was ended elsewhere.
+/// Returns the state of a turn that was not answered before the run ended: the state of the call that ended the run, or
+/// cancelled if the run was ended elsewhere.
 fn unanswered_state(node: &Node) -> State {
     let is_eventful = |state: &State| !state.is_unbegun() && *state != State::Record(StepPhase::Succeeded);
     let called = node.children.iter().map(|call| call.state).find(is_eventful);

@@ -24,7 +24,8 @@ pub fn of(record: &StepRecord) -> Option<TurnCalls> {
     })
 }
 
-/// Returns the calls of a turn as lines: the number, the tool and the arguments as the model wrote them.
+/// Returns the calls of a turn as lines: the number, the tool and the arguments as the model wrote them. If the answer
+/// was cut, the last line says so.
 pub fn lines(turn: &TurnCalls) -> String {
     let line = |(index, call): (usize, &RequestedCall)| {
         let arguments = match &call.arguments {
@@ -49,14 +50,15 @@ pub struct CallOfTurn {
     pub is_refused: bool,
 }
 
-/// Returns the calls of a turn that have a path of their own, with the numbers of the engine.
+/// Returns the calls of the turn of a record, in the order of the model. Empty if the turn called no tools, or if its
+/// response cannot be read here.
 pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
     let Some(turn) = of(record) else { return Vec::new() };
     let path = of_path(&base(&record.path));
     let is_answered = is_answered(records, path.path(), record.seq);
-    let later = records.iter().filter(|other| other.seq > record.seq);
-    let later: Vec<_> = later.map(|other| base(&other.path)).collect();
-    let has_record = |call: &str| later.iter().any(|path| RecordPath::new(path).beneath(call).is_some());
+    let later_records = records.iter().filter(|other| other.seq > record.seq);
+    let later_paths: Vec<_> = later_records.map(|other| base(&other.path)).collect();
+    let has_record = |call: &str| later_paths.iter().any(|path| RecordPath::new(path).beneath(call).is_some());
     let calls = turn.calls.into_iter().enumerate();
     let call = |(index, call): (usize, RequestedCall)| {
         let path = path.path().call_at(index).into_string();
@@ -71,7 +73,8 @@ pub fn of_path(path: &str) -> RecordPathBuf {
     if path.is_turn() { path.to_buf() } else { path.turn(1) }
 }
 
-/// Whether the turn that reads the results of a turn has begun. `began`: the number of the event that started the turn.
+/// Whether the next turn of the agent, which reads the results of `turn`, has begun. `began`: the number of the event
+/// that started `turn`.
 pub fn is_answered(records: &[StepRecord], turn: RecordPath<'_>, began: Seq) -> bool {
     let Some((agent, number)) = turn.agent_of_turn() else { return false };
     let next = agent.turn(i64::from(number) + 1);
