@@ -15,12 +15,13 @@ pub(super) struct AnswerComparison {
     pub(super) after: Option<String>,
 }
 
-/// Adds the comparisons of a template or a condition.
+/// Adds the comparisons of answers with words in a template or a condition to `list`. `after`: the path of the last
+/// gate before the source.
 pub(super) fn add_comparisons(source: &str, after: Option<&str>, list: &mut Vec<AnswerComparison>) {
     let with_spaces = if source.contains("{{") || source.contains("{%") {
-        tokens::template(source)
+        tokens::parse_template(source)
     } else {
-        tokens::expression(source)
+        tokens::parse_expression(source)
     };
     let tokens: Vec<&Token> = with_spaces.iter().filter(|token| !matches!(token, Token::Space(_))).collect();
     let mut add = |path: Option<String>, word: &Token| {

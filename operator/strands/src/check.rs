@@ -11,26 +11,26 @@ use signoff_manifest::{
     source::{self, Node},
 };
 
-use super::{ImportNote, Imported, NoteLevel, document, is_file};
+use super::{ImportNote, Imported, NoteLevel, import_node, is_file};
 
 /// Checks every object of a text, of either format.
 #[must_use]
 pub fn check(text: &str, settings: &Settings) -> Vec<Checked> {
-    check_with(text, settings, |node| is_file(node).then(|| foreign(text, node, settings)))
+    check_with(text, settings, |node| is_file(node).then(|| check_strands_file(text, node, settings)))
 }
 
-/// Checks a file of the Strands CLI as the Workflow that it becomes.
-fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
+/// Checks a file of the Strands CLI as the Workflow that it becomes. Each part without an equivalent is a warning.
+fn check_strands_file(text: &str, node: &Node, settings: &Settings) -> Checked {
     let title = format!("Strands CLI file {}", node.get("name").and_then(Node::text).unwrap_or_default());
     let title = title.trim_end().to_owned();
-    match document(text, node, REQUESTER) {
+    match import_node(text, node, REQUESTER) {
         Err(problems) => Checked { title, workflow: None, is_named: true, problems },
         Ok(imported) => {
-            let mut problems = of_import(text, &imported, settings);
+            let mut problems = check_import(text, &imported, settings);
             for note in imported.notes.iter().filter(|note| note.weight == NoteLevel::Unsupported) {
-                let mut told = Problems::of(text);
-                told.warn("Unsupported", &note.field, place(node, &note.field), note.message.clone());
-                problems.append(&mut told.found);
+                let mut warnings = Problems::of(text);
+                warnings.warn("Unsupported", &note.field, place(node, &note.field), note.message.clone());
+                problems.append(&mut warnings.found);
             }
             problems.sort_by_key(|problem| (problem.at.start, problem.severity));
             Checked { title, workflow: Some(imported.workflow), is_named: true, problems }
@@ -61,28 +61,25 @@ pub fn read_any(text: &str, approver: &str, settings: &Settings) -> Result<Loade
     if let [Ok(node)] = documents.as_slice()
         && is_file(node)
     {
-        let imported = document(text, node, approver)?;
-        let checked = of_import(text, &imported, settings);
-        let (errors, warnings) = split(checked);
+        let imported = import_node(text, node, approver)?;
+        let checked = check_import(text, &imported, settings);
+        let (errors, warnings) = split_by_severity(checked);
         return match errors.is_empty() {
             true => Ok(LoadedWorkflow { workflow: imported.workflow, notes: imported.notes, warnings }),
             false => Err(errors),
         };
     }
-    let mut all = check(text, settings);
-    let (problems, found): (Vec<_>, Vec<_>) = (all.iter().flat_map(|one| one.problems.clone()).collect(), {
-        all.retain(|one| one.workflow.is_some());
-        all
-    });
-    let (mut errors, warnings) = split(problems);
-    let mut workflows = found.into_iter().filter_map(|one| one.workflow);
+    let checked = check(text, settings);
+    let problems: Vec<Problem> = checked.iter().flat_map(|object| object.problems.clone()).collect();
+    let (mut errors, warnings) = split_by_severity(problems);
+    let mut workflows = checked.into_iter().filter_map(|object| object.workflow);
     match (workflows.next(), workflows.next()) {
         (Some(workflow), None) if errors.is_empty() => Ok(LoadedWorkflow { workflow, notes: Vec::new(), warnings }),
         (first, second) => {
             if errors.is_empty() {
                 let mut problems = Problems::of(text);
-                let many = first.is_some() && second.is_some();
-                let what = if many { "more than one Workflow" } else { "no Workflow" };
+                let is_several = first.is_some() && second.is_some();
+                let what = if is_several { "more than one Workflow" } else { "no Workflow" };
                 problems.error("UnknownKind", "", 0..0, format!("there is {what} in it: give a file with one"));
                 errors = problems.found;
             }
@@ -92,7 +89,7 @@ pub fn read_any(text: &str, approver: &str, settings: &Settings) -> Result<Loade
 }
 
 /// Returns the problems of an imported Workflow, at the first line of its file.
-pub(crate) fn of_import(text: &str, imported: &Imported, settings: &Settings) -> Vec<Problem> {
+pub(crate) fn check_import(text: &str, imported: &Imported, settings: &Settings) -> Vec<Problem> {
     let mut problems = Problems::of(text);
     let yaml = imported.to_yaml();
     for problem in signoff_manifest::check(&yaml, settings).into_iter().flat_map(|checked| checked.problems) {
@@ -105,6 +102,7 @@ pub(crate) fn of_import(text: &str, imported: &Imported, settings: &Settings) ->
     problems.found
 }
 
-fn split(problems: Vec<Problem>) -> (Vec<Problem>, Vec<Problem>) {
+/// Returns the errors and the warnings.
+fn split_by_severity(problems: Vec<Problem>) -> (Vec<Problem>, Vec<Problem>) {
     problems.into_iter().partition(|problem| problem.severity == Severity::Error)
 }

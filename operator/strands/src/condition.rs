@@ -8,11 +8,12 @@ use super::{
     expr_type::ExprType,
     names::Names,
     rewrite::{self, UnresolvedNames},
-    token_split::{COMPARES, cut, cut_last, is_shallow, is_whole, split, trim},
+    token_split::{COMPARES, cut, cut_last, is_bracketed, is_shallow, split, trim},
     tokens::Token,
 };
 
-/// Returns the condition in CEL, or `None` if CEL cannot express it. A value that is not a boolean is not a condition.
+/// Returns the condition in CEL, or `None` if CEL cannot express the condition. A value that is not a boolean is not a
+/// condition.
 pub(super) fn cel(source: &str, names: &Names, found: &mut UnresolvedNames) -> Option<String> {
     translate(source, names, false, found)
 }
@@ -27,16 +28,16 @@ pub(super) fn when(source: &str, names: &Names, found: &mut UnresolvedNames) -> 
 }
 
 fn translate(source: &str, names: &Names, takes_values: bool, found: &mut UnresolvedNames) -> Option<String> {
-    let expression = rewrite::expression(bare(source), names, found);
+    let expression = rewrite::rewrite_expression(strip_marks(source), names, found);
     if !is_shallow(&expression) {
         return None;
     }
-    let text = Conditions { names, takes_values }.disjunction(&expression)?;
+    let text = Conditions { names, takes_values }.translate_disjunction(&expression)?;
     Condition::parse(&text, "").ok().map(|_| text)
 }
 
 /// Returns the expression without the marks around it.
-fn bare(source: &str) -> &str {
+fn strip_marks(source: &str) -> &str {
     let source = source.trim();
     source.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).unwrap_or(source).trim()
 }
@@ -50,60 +51,61 @@ struct Conditions<'n> {
 
 impl Conditions<'_> {
     /// Translates a boolean expression.
-    fn disjunction(&self, source: &[Token]) -> Option<String> {
-        let conjunction = |part: &[Token]| join_parts(part, &["and", "&&"], " && ", |term| self.term(term));
+    fn translate_disjunction(&self, source: &[Token]) -> Option<String> {
+        let conjunction = |part: &[Token]| join_parts(part, &["and", "&&"], " && ", |term| self.translate_term(term));
         join_parts(source, &["or", "||"], " || ", conjunction)
     }
 
-    fn term(&self, source: &[Token]) -> Option<String> {
+    /// Translates a part of a boolean expression without `and` and `or`.
+    fn translate_term(&self, source: &[Token]) -> Option<String> {
         let source = trim(source);
         let (first, rest) = source.split_first()?;
         if first.is_name("not") || first.is_sign("!") {
-            return Some(format!("!({})", self.term(rest)?));
+            return Some(format!("!({})", self.translate_term(rest)?));
         }
         if let Some((left, rest)) = cut(source, |token| token.is_name("is")) {
-            return translate_test(&self.operand(left)?, rest);
+            return translate_test(&self.translate_operand(left)?, rest);
         }
         if let Some((left, right)) = cut(source, |token| token.is_name("in")) {
             return match trim(left).split_last() {
-                Some((last, before)) if last.is_name("not") => self.contains(right, before).map(negated),
-                _ => self.contains(right, left),
+                Some((last, before)) if last.is_name("not") => self.translate_contains(right, before).map(negate),
+                _ => self.translate_contains(right, left),
             };
         }
         let sign = |token: &Token| COMPARES.iter().any(|sign| token.is_sign(sign));
         match cut(source, sign) {
             Some((left, right)) => {
                 let sign = source.get(left.len())?.text();
-                Some(format!("{} {sign} {}", self.operand(left)?, self.operand(right)?))
+                Some(format!("{} {sign} {}", self.translate_operand(left)?, self.translate_operand(right)?))
             }
-            None => self.boolean(source).or_else(|| self.takes_values.then(|| self.not_empty(source))?),
+            None => self.translate_boolean(source).or_else(|| self.takes_values.then(|| self.translate_not_empty(source))?),
         }
     }
 
     /// Translates an expression that is a boolean itself.
-    fn boolean(&self, source: &[Token]) -> Option<String> {
+    fn translate_boolean(&self, source: &[Token]) -> Option<String> {
         match source {
-            [Token::Name(word)] if ["true", "True", "false", "False"].contains(&word.as_str()) => plain(source),
-            [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(source) => {
-                self.disjunction(inner).map(parenthesized)
+            [Token::Name(word)] if ["true", "True", "false", "False"].contains(&word.as_str()) => translate_plain(source),
+            [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_bracketed(source) => {
+                self.translate_disjunction(inner).map(parenthesize)
             }
             [Token::Name(name), open, ..] if open.is_sign("(") => match name.as_str() {
-                "contains" | "starts_with" | "ends_with" => self.operand(source),
+                "contains" | "starts_with" | "ends_with" => self.translate_operand(source),
                 _ => None,
             },
-            _ => (ExprType::of(source, self.names) == ExprType::Decision).then(|| plain(source))?,
+            _ => (ExprType::of(source, self.names) == ExprType::Decision).then(|| translate_plain(source))?,
         }
     }
 
     /// Returns the condition that a value is not empty, zero, false or missing.
-    fn not_empty(&self, source: &[Token]) -> Option<String> {
-        let value = self.operand(source)?;
+    fn translate_not_empty(&self, source: &[Token]) -> Option<String> {
+        let value = self.translate_operand(source)?;
         Some(match (source, ExprType::of(source, self.names)) {
             ([Token::Name(name), open, .., close], _)
                 if ["length", "len", "size"].contains(&name.as_str())
                     && open.is_sign("(")
                     && close.is_sign(")")
-                    && is_whole(&source[1..]) =>
+                    && is_bracketed(&source[1..]) =>
             {
                 format!("{value} > 0")
             }
@@ -115,46 +117,46 @@ impl Conditions<'_> {
     }
 
     /// Translates the test whether a text contains a text, or a list an item.
-    fn contains(&self, whole: &[Token], part: &[Token]) -> Option<String> {
-        let (whole_now, part_now) = (self.operand(whole)?, self.operand(part)?);
+    fn translate_contains(&self, whole: &[Token], part: &[Token]) -> Option<String> {
+        let (whole_in_cel, part_in_cel) = (self.translate_operand(whole)?, self.translate_operand(part)?);
         match ExprType::of(whole, self.names) {
-            ExprType::Text => Some(format!("{whole_now}.contains({part_now})")),
-            ExprType::List => Some(format!("{part_now} in {whole_now}")),
+            ExprType::Text => Some(format!("{whole_in_cel}.contains({part_in_cel})")),
+            ExprType::List => Some(format!("{part_in_cel} in {whole_in_cel}")),
             ExprType::Decision | ExprType::Unknown => None,
         }
     }
 
     /// Translates a value: a path, a literal, a call, an expression in parentheses, or one of these with a filter.
-    fn operand(&self, source: &[Token]) -> Option<String> {
+    fn translate_operand(&self, source: &[Token]) -> Option<String> {
         let source = trim(source);
         if let Some((value, filter)) = cut_last(source, |token| token.is_sign("|")) {
-            return apply_filter(&self.operand(value)?, trim(filter));
+            return apply_filter(&self.translate_operand(value)?, trim(filter));
         }
         match source {
             [] => None,
-            [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(source) => {
+            [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_bracketed(source) => {
                 // The operand of a comparison is a value, even if it could be a condition.
-                let comparison = Self { takes_values: false, ..*self }.disjunction(inner);
-                comparison.or_else(|| self.operand(inner)).map(parenthesized)
+                let comparison = Self { takes_values: false, ..*self }.translate_disjunction(inner);
+                comparison.or_else(|| self.translate_operand(inner)).map(parenthesize)
             }
             [Token::Name(name), open, inner @ .., close]
-                if open.is_sign("(") && close.is_sign(")") && is_whole(&source[1..]) =>
+                if open.is_sign("(") && close.is_sign(")") && is_bracketed(&source[1..]) =>
             {
-                self.call(name, &split(inner, &[","]))
+                self.translate_call(name, &split(inner, &[","]))
             }
-            _ => plain(source),
+            _ => translate_plain(source),
         }
     }
 
     /// Translates a call of a function of JMESPath that conditions also have.
-    fn call(&self, name: &str, arguments: &[&[Token]]) -> Option<String> {
+    fn translate_call(&self, name: &str, arguments: &[&[Token]]) -> Option<String> {
         match (name, arguments) {
-            ("contains", [whole, part]) => self.contains(whole, part),
+            ("contains", [whole, part]) => self.translate_contains(whole, part),
             ("starts_with", [value, part]) => {
-                Some(format!("{}.startsWith({})", self.operand(value)?, self.operand(part)?))
+                Some(format!("{}.startsWith({})", self.translate_operand(value)?, self.translate_operand(part)?))
             }
-            ("ends_with", [value, part]) => Some(format!("{}.endsWith({})", self.operand(value)?, self.operand(part)?)),
-            ("length" | "len" | "size", [value]) => Some(format!("size({})", self.operand(value)?)),
+            ("ends_with", [value, part]) => Some(format!("{}.endsWith({})", self.translate_operand(value)?, self.translate_operand(part)?)),
+            ("length" | "len" | "size", [value]) => Some(format!("size({})", self.translate_operand(value)?)),
             _ => None,
         }
     }
@@ -172,11 +174,11 @@ fn join_parts(
 }
 
 /// Puts a text in parentheses, unless it is a single call or path.
-fn parenthesized(text: String) -> String {
+fn parenthesize(text: String) -> String {
     if text.contains(' ') { format!("({text})") } else { text }
 }
 
-fn negated(condition: String) -> String {
+fn negate(condition: String) -> String {
     if condition.contains(' ') { format!("!({condition})") } else { format!("!{condition}") }
 }
 
@@ -207,7 +209,7 @@ fn apply_filter(value: &str, filter: &[Token]) -> Option<String> {
 }
 
 /// Translates a path or a literal, or returns `None` if CEL has no such form.
-fn plain(source: &[Token]) -> Option<String> {
+fn translate_plain(source: &[Token]) -> Option<String> {
     let mut text = String::new();
     let mut before: Option<&Token> = None;
     for token in source {

@@ -5,7 +5,7 @@
 
 use super::{
     names::Names,
-    token_split::{cut_last, is_whole, trim},
+    token_split::{cut_last, is_bracketed, trim},
     tokens::Token,
 };
 
@@ -53,25 +53,25 @@ impl ExprType {
         }
         match source {
             [Token::Quoted(text)] if !text.starts_with('`') => Self::Text,
-            [open, .., close] if open.is_sign("[") && close.is_sign("]") && is_whole(source) => Self::List,
-            [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(source) => {
+            [open, .., close] if open.is_sign("[") && close.is_sign("]") && is_bracketed(source) => Self::List,
+            [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_bracketed(source) => {
                 Self::of(inner, names)
             }
-            [.., close] if close.is_sign(")") => called(source),
+            [.., close] if close.is_sign(")") => method_type(source),
             [.., dot, member] if dot.is_sign(".") && member.is_name("response") => Self::Text,
             [.., dot, member] if dot.is_sign(".") && member.is_name("visits") => Self::List,
-            [inputs, dot, input] if inputs.is_name("inputs") && dot.is_sign(".") => declared(input.text(), names),
+            [inputs, dot, input] if inputs.is_name("inputs") && dot.is_sign(".") => input_type(input.text(), names),
             [Token::Name(name)] if TEXTS.contains(&name.as_str()) => Self::Text,
             [Token::Name(name)] if OTHERS.contains(&name.as_str()) => Self::Unknown,
-            [Token::Name(name)] => declared(name, names),
+            [Token::Name(name)] => input_type(name, names),
             _ => Self::Unknown,
         }
     }
 }
 
-/// Returns the result type of a method.
-fn called(source: &[Token]) -> ExprType {
-    let open = (0..source.len()).rev().find(|open| source[*open].is_sign("(") && is_whole(&source[*open..]));
+/// Returns the type of the result of a method call, such as `draft.lower()`.
+fn method_type(source: &[Token]) -> ExprType {
+    let open = (0..source.len()).rev().find(|open| source[*open].is_sign("(") && is_bracketed(&source[*open..]));
     match open.map(|open| &source[..open]) {
         Some([.., dot, method]) if dot.is_sign(".") => match method.text() {
             "lower" | "upper" | "strip" | "trim" => ExprType::Text,
@@ -83,7 +83,7 @@ fn called(source: &[Token]) -> ExprType {
 }
 
 /// Returns the type of an input; an undeclared input is a text.
-fn declared(name: &str, names: &Names) -> ExprType {
+fn input_type(name: &str, names: &Names) -> ExprType {
     match names.types.get(name).map_or("string", String::as_str) {
         "string" => ExprType::Text,
         "array" | "object" => ExprType::List,

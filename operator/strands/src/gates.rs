@@ -32,8 +32,9 @@ pub(super) enum Position {
 }
 
 impl Import<'_> {
-    /// Returns the `hitl` of a step that asks people. `own` is the path of its answer.
-    pub(super) fn gate(&mut self, node: &Node, path: &str, own: &str, position: Position) -> Value {
+    /// Returns the `hitl` of a step that asks people, with notes about what differs from the file. `own`: the path of
+    /// the answer in the file.
+    pub(super) fn import_gate(&mut self, node: &Node, path: &str, own: &str, position: Position) -> Value {
         self.notes.read(node, "hitl step", path);
         let mut hitl = Map::new();
         if position != Position::Step {
@@ -57,27 +58,27 @@ impl Import<'_> {
                 );
             }
         }
-        let prompt = self.text(node, "prompt").unwrap_or_else(|| {
+        let prompt = self.import_text(node, "prompt").unwrap_or_else(|| {
             self.tell_at(NoteLevel::Info, path, node, "there is no prompt: people are asked `Go on?`");
             "Go on?".to_owned()
         });
         hitl.insert("prompt".into(), prompt.into());
-        if let Some(context) = self.text(node, "context_display") {
+        if let Some(context) = self.import_text(node, "context_display") {
             hitl.insert("contextDisplay".into(), context.into());
         }
-        let threshold = whole(node, "approval_threshold").unwrap_or(1);
-        hitl.insert("approvers".into(), self.approvers(node, path));
+        let threshold = whole_number(node, "approval_threshold").unwrap_or(1);
+        hitl.insert("approvers".into(), self.import_approvers(node, path));
         if threshold != 1 {
             hitl.insert("threshold".into(), threshold.into());
         }
-        let default = node.get("default").map(plain).filter(|text| !text.is_empty());
-        let pattern = self.pattern(node, path);
-        let candidates = self.candidates(own, pattern.as_deref(), default.as_deref());
+        let default = node.get("default").map(scalar_text).filter(|text| !text.is_empty());
+        let pattern = self.import_answer_pattern(node, path);
+        let candidates = self.rank_answer_words(own, pattern.as_deref(), default.as_deref());
         // The pattern refuses such a word, so no person can have answered with it.
         let fits = |word: &&str| pattern.as_deref().is_none_or(|pattern| fits(pattern, word));
         let candidates: Vec<&str> = candidates.iter().map(String::as_str).filter(fits).collect();
         let options = pattern.as_deref().and_then(answer_words::alternatives).filter(|_| threshold > 1);
-        let mut verdicts = self.verdicts(node, path, position, threshold, options.is_some(), &candidates);
+        let mut verdicts = self.choose_verdicts(node, path, position, threshold, options.is_some(), &candidates);
         if pattern.is_some() && position == Position::Step && threshold == 1 {
             let has_word = |verdict: &Verdict| answer_words::first_word_for(*verdict, &candidates).is_some();
             verdicts.retain(|verdict| !matches!(verdict, Verdict::Approve | Verdict::Reject) || has_word(verdict));
@@ -85,14 +86,14 @@ impl Import<'_> {
         hitl.insert("allowedVerdicts".into(), json!(verdicts));
         let answers = verdicts.contains(&Verdict::Respond);
         self.tell_unused_validation(node, path, answers, pattern.is_some(), options.is_some());
-        if let Some(question) = question(node, pattern, default.as_deref(), options).filter(|_| answers) {
+        if let Some(question) = build_question(node, pattern, default.as_deref(), options).filter(|_| answers) {
             hitl.insert("form".into(), json!({"questions": [question]}));
             if verdicts.contains(&Verdict::Approve) {
                 // Approve is an answer too, and leaves the question unanswered.
                 hitl.insert("allowUnanswered".into(), true.into());
             }
         }
-        hitl.insert("timeout".into(), self.timeout(node, path, default.as_deref(), &verdicts));
+        hitl.insert("timeout".into(), self.import_timeout(node, path, default.as_deref(), &verdicts));
         if position == Position::Step {
             hitl.insert("onReject".into(), "continue".into());
         }
@@ -106,13 +107,14 @@ impl Import<'_> {
         Value::Object(hitl)
     }
 
-    fn approvers(&mut self, node: &Node, path: &str) -> Value {
+    /// Returns the approvers that a gate names, or the approver of the import with a note.
+    fn import_approvers(&mut self, node: &Node, path: &str) -> Value {
         let named: Vec<Value> = node
             .get("required_approvers")
             .map(Node::items)
             .unwrap_or_default()
             .iter()
-            .map(plain)
+            .map(scalar_text)
             .map(|name| match name.strip_prefix("group:") {
                 Some(group) => json!({"kind": "Group", "name": group}),
                 None => json!({"kind": "User", "name": name}),
@@ -126,8 +128,9 @@ impl Import<'_> {
         Value::Array(named)
     }
 
-    /// Returns the pattern of the answers, or `None` if RE2 cannot express the pattern.
-    fn pattern(&mut self, node: &Node, path: &str) -> Option<String> {
+    /// Returns the pattern of the answers, or `None` if there is none. A pattern that RE2 cannot express is left out
+    /// with a note.
+    fn import_answer_pattern(&mut self, node: &Node, path: &str) -> Option<String> {
         let validation = node.get("validation")?;
         let field = format!("{path}.validation");
         self.notes.read(validation, "hitl.validation", &field);
@@ -143,9 +146,16 @@ impl Import<'_> {
     }
 
     /// Adds notes about a validation without effect: only a gate that asks for a text checks the answer.
-    fn tell_unused_validation(&mut self, node: &Node, path: &str, answers: bool, pattern: bool, options: bool) {
+    fn tell_unused_validation(
+        &mut self,
+        node: &Node,
+        path: &str,
+        takes_answer: bool,
+        has_pattern: bool,
+        has_options: bool,
+    ) {
         let Some(validation) = node.get("validation") else { return };
-        let (fields, weight, why): (&[&str], _, _) = match (answers, pattern, options) {
+        let (fields, weight, why): (&[&str], _, _) = match (takes_answer, has_pattern, has_options) {
             (false, ..) => (&["pattern", "error_message"], NoteLevel::Changed, "no answer here is a text: left out"),
             (true, false, _) => (&["error_message"], NoteLevel::Changed, "no pattern checks the answer: left out"),
             (true, true, true) => {
@@ -156,8 +166,9 @@ impl Import<'_> {
         self.notes.tell_unused(weight, validation, &format!("{path}.validation"), fields, why);
     }
 
-    /// Returns the words with which answers of this gate are compared, the nearest first.
-    fn candidates(&self, own: &str, pattern: Option<&str>, default: Option<&str>) -> Vec<String> {
+    /// Returns the words that may mean a verdict at this gate: first the words with which its answers are compared, the
+    /// nearest first, then those of the pattern and the default.
+    fn rank_answer_words(&self, own: &str, pattern: Option<&str>, default: Option<&str>) -> Vec<String> {
         let any = |compared: &&AnswerComparison| compared.path == "hitl_response" || compared.path == "last_response";
         let rank = |compared: &&AnswerComparison| match (&compared.path, &compared.after) {
             (path, _) if path == own => Some(0),
@@ -174,18 +185,19 @@ impl Import<'_> {
         words
     }
 
-    fn verdicts(
+    /// Returns the verdicts that a gate allows, with notes about answers that the file takes and the gate does not.
+    fn choose_verdicts(
         &mut self,
         node: &Node,
         path: &str,
         position: Position,
         threshold: u64,
-        options: bool,
+        has_options: bool,
         candidates: &[&str],
     ) -> Vec<Verdict> {
-        let compared = |verdict| answer_words::first_word_for(verdict, candidates).is_some();
+        let is_compared = |verdict| answer_words::first_word_for(verdict, candidates).is_some();
         let mut verdicts = vec![Verdict::Approve, Verdict::Reject];
-        if threshold > 1 && !options {
+        if threshold > 1 && !has_options {
             let message = "several people answer, so a free text is not an answer: they approve or reject";
             self.tell_at(NoteLevel::Changed, &format!("{path}.approval_threshold"), node, message);
         } else {
@@ -215,15 +227,16 @@ impl Import<'_> {
             Position::Step => {}
         }
         // In a file that compares with `stop` or `cancel`, these words are answers.
-        if !compared(Verdict::Abort) {
+        if !is_compared(Verdict::Abort) {
             verdicts.push(Verdict::Abort);
         }
         verdicts
     }
 
-    fn timeout(&mut self, node: &Node, path: &str, default: Option<&str>, verdicts: &[Verdict]) -> Value {
+    /// Returns the timeout of a gate and its action, with a note if the file has none, or one that is too long.
+    fn import_timeout(&mut self, node: &Node, path: &str, default: Option<&str>, verdicts: &[Verdict]) -> Value {
         let field = format!("{path}.timeout_seconds");
-        let seconds = whole(node, "timeout_seconds").unwrap_or(0);
+        let seconds = whole_number(node, "timeout_seconds").unwrap_or(0);
         if seconds == 0 {
             let message =
                 "a gate must have a deadline: after 7 days it is overdue and stays open for Retry, Reject and Abort";
@@ -262,7 +275,7 @@ impl Import<'_> {
 }
 
 /// Returns the single question of a gate, if it is more than a plain text.
-fn question(
+fn build_question(
     node: &Node,
     pattern: Option<String>,
     default: Option<&str>,
@@ -285,18 +298,18 @@ fn question(
     (question.len() > 1).then_some(Value::Object(question))
 }
 
-/// Whether a word is an answer that the whole pattern matches.
+/// Whether the pattern matches the whole word.
 fn fits(pattern: &str, word: &str) -> bool {
     re2::whole(pattern).is_ok_and(|pattern| pattern.is_match(word))
 }
 
-/// Returns a whole number, or `None` if the field is missing.
-pub(super) fn whole(node: &Node, field: &str) -> Option<u64> {
+/// Returns a field that is a whole number, or `None` if the field is missing.
+pub(super) fn whole_number(node: &Node, field: &str) -> Option<u64> {
     node.get(field).and_then(|value| value.to_json().as_u64())
 }
 
 /// Returns a scalar as text.
-pub(super) fn plain(node: &Node) -> String {
+pub(super) fn scalar_text(node: &Node) -> String {
     match node.to_json() {
         Value::String(text) => text,
         Value::Null => String::new(),

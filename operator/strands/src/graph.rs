@@ -5,7 +5,7 @@
 use serde_json::{Map, json};
 use signoff_manifest::source::{Node, Value};
 
-use super::{gates::plain, import::Import, import_notes::NoteLevel};
+use super::{gates::scalar_text, import::Import, import_notes::NoteLevel};
 
 /// An edge of the file.
 struct Edge {
@@ -18,7 +18,8 @@ struct Edge {
 }
 
 impl Import<'_> {
-    pub(super) fn graph(&mut self, config: &Node, path: &str) -> serde_json::Value {
+    /// Imports the nodes of a graph as steps, and returns `spec.pattern` with its edges and limits.
+    pub(super) fn import_graph(&mut self, config: &Node, path: &str) -> serde_json::Value {
         for (id, node, field) in nodes_of(config) {
             let response = format!("nodes.{id}.response");
             let field = format!("{path}.nodes{field}");
@@ -31,14 +32,14 @@ impl Import<'_> {
                     "the name is its key in nodes: left out",
                 );
             }
-            let step = self.step(node, &field, &self.names.of(&id), &response, false);
+            let step = self.import_step(node, &field, &self.names.of(&id), &response, false);
             self.spec_steps.push(step);
         }
         let mut graph = Map::new();
         if let Some(entry) = config.get("entry") {
-            graph.insert("entry".into(), self.names.of(&plain(entry)).into());
+            graph.insert("entry".into(), self.names.of(&scalar_text(entry)).into());
         }
-        graph.insert("edges".into(), self.edges(config, path));
+        graph.insert("edges".into(), self.import_edges(config, path));
         if let Some(most) = config.get("max_iterations") {
             graph.insert("maxIterations".into(), most.to_json());
         }
@@ -48,13 +49,14 @@ impl Import<'_> {
         json!({"graph": graph})
     }
 
-    /// Returns the edges of each node as one list, which is tried in order.
-    fn edges(&mut self, config: &Node, path: &str) -> serde_json::Value {
+    /// Returns the edges of each node as one list, which is tried in order. Adds a note about each edge that is left
+    /// out.
+    fn import_edges(&mut self, config: &Node, path: &str) -> serde_json::Value {
         let mut edges: Vec<Edge> = Vec::new();
         for (index, edge) in config.get("edges").map(Node::items).unwrap_or_default().iter().enumerate() {
             let field = format!("{path}.edges[{index}]");
             self.notes.read(edge, "graph.edge", &field);
-            let of_entry = self.edges_of_entry(edge, &field);
+            let of_entry = self.import_edge_entry(edge, &field);
             if of_entry.is_empty() {
                 // An empty list of targets ends the run, like no edge.
                 let weight = if edge.get("to").is_some() { NoteLevel::Info } else { NoteLevel::Unsupported };
@@ -92,13 +94,13 @@ impl Import<'_> {
         sources.into_iter().map(render).collect()
     }
 
-    /// Returns the edges of one entry, in the order in which they are tried.
-    fn edges_of_entry(&mut self, edge: &Node, field: &str) -> Vec<Edge> {
-        let from = edge.get("from").map(plain).unwrap_or_default();
+    /// Returns the edges of one entry of the file, in the order in which they are tried.
+    fn import_edge_entry(&mut self, edge: &Node, field: &str) -> Vec<Edge> {
+        let from = edge.get("from").map(scalar_text).unwrap_or_default();
         let mut edges = Vec::new();
         let mut targets: Vec<String> = match edge.get("to") {
-            Some(Node { value: Value::List(several), .. }) => several.iter().map(plain).collect(),
-            Some(target) => vec![plain(target)],
+            Some(Node { value: Value::List(several), .. }) => several.iter().map(scalar_text).collect(),
+            Some(target) => vec![scalar_text(target)],
             None => Vec::new(),
         };
         targets.retain(|target| !target.is_empty());
@@ -110,8 +112,8 @@ impl Import<'_> {
             Some(to) => {
                 let when = edge
                     .get("condition")
-                    .map(plain)
-                    .map(|source| self.when(&source, &format!("{field}.condition"), edge));
+                    .map(scalar_text)
+                    .map(|source| self.import_edge_condition(&source, &format!("{field}.condition"), edge));
                 edges.push(Edge { from: from.clone(), when, to, field: field.to_owned() });
             }
             None => {
@@ -122,9 +124,9 @@ impl Import<'_> {
         for (index, choice) in edge.get("choose").map(Node::items).unwrap_or_default().iter().enumerate() {
             let field = format!("{field}.choose[{index}]");
             self.notes.read(choice, "graph.edge.choose", &field);
-            let when = choice.get("when").map(plain).unwrap_or_else(|| "else".to_owned());
-            let to = choice.get("to").map(plain).unwrap_or_default();
-            let when = self.when(&when, &format!("{field}.when"), choice);
+            let when = choice.get("when").map(scalar_text).unwrap_or_else(|| "else".to_owned());
+            let to = choice.get("to").map(scalar_text).unwrap_or_default();
+            let when = self.import_edge_condition(&when, &format!("{field}.when"), choice);
             edges.push(Edge { from: from.clone(), when: Some(when), to, field });
         }
         edges
@@ -135,6 +137,6 @@ impl Import<'_> {
 pub(super) fn nodes_of(config: &Node) -> Vec<(String, &Node, String)> {
     let Some(nodes) = config.get("nodes") else { return Vec::new() };
     let listed = nodes.items().iter().enumerate();
-    let listed = listed.map(|(at, node)| (node.get("id").map(plain).unwrap_or_default(), node, format!("[{at}]")));
+    let listed = listed.map(|(at, node)| (node.get("id").map(scalar_text).unwrap_or_default(), node, format!("[{at}]")));
     listed.chain(nodes.fields().iter().map(|(key, node)| (key.name.clone(), node, format!(".{}", key.name)))).collect()
 }

@@ -9,10 +9,10 @@ use signoff_manifest::source::Node;
 use url::Url;
 
 use super::{
-    gates::{plain, whole},
+    gates::{scalar_text, whole_number},
     import::Import,
     import_notes::NoteLevel,
-    names::{free, label},
+    names::{free_name, label},
 };
 
 /// The methods of an HTTP step that can be the method of a tool.
@@ -75,25 +75,26 @@ struct HttpCall {
 }
 
 impl Import<'_> {
-    /// Imports an HTTP executor, and returns the names of its tools. `path` is its field in the file.
-    pub(super) fn http_executor(&mut self, id: &str, node: &Node, path: &str) -> Vec<String> {
-        let Some(base) = self.base_url(node, path) else { return Vec::new() };
-        let description = node.get("description").map(plain).filter(|text| !text.trim().is_empty());
+    /// Imports an HTTP executor: a tool for each endpoint, or for each method if it has no endpoints. Returns the names
+    /// of the tools. `path`: the field of the executor in the file.
+    pub(super) fn import_http_executor(&mut self, id: &str, node: &Node, path: &str) -> Vec<String> {
+        let Some(base) = self.import_base_url(node, path) else { return Vec::new() };
+        let description = node.get("description").map(scalar_text).filter(|text| !text.trim().is_empty());
         let mut description = description.unwrap_or_else(|| format!("Requests to {base}."));
         for (field, name) in [("response_format", "Response format"), ("authentication_info", "Authentication")] {
-            if let Some(text) = node.get(field).map(plain).filter(|text| !text.trim().is_empty()) {
+            if let Some(text) = node.get(field).map(scalar_text).filter(|text| !text.trim().is_empty()) {
                 description = format!("{}\n{name}: {}", description.trim_end(), text.trim());
             }
         }
-        let (headers, secret_headers) = self.headers(id, node, path);
-        let timeout = whole(node, "timeout_ms").map(|millis| format!("{}s", millis.div_ceil(1000).max(1)));
+        let (headers, secret_headers) = self.import_headers(id, node, path);
+        let timeout = whole_number(node, "timeout_ms").map(|millis| format!("{}s", millis.div_ceil(1000).max(1)));
         let mut server = Server { id, base, description, headers, secret_headers, timeout, body: Body::Json };
         let endpoints = node.get("common_endpoints").map(Node::items).unwrap_or_default();
         let mut tools = Vec::new();
         for (at, endpoint) in endpoints.iter().enumerate() {
             let field = format!("{path}.common_endpoints[{at}]");
             self.notes.read(endpoint, "http executor's endpoint", &field);
-            tools.extend(self.endpoint(&server, endpoint, &field));
+            tools.extend(self.import_endpoint(&server, endpoint, &field));
         }
         if endpoints.is_empty() {
             if let Some(examples) = node.get("examples").filter(|examples| !examples.items().is_empty()) {
@@ -103,7 +104,7 @@ impl Import<'_> {
                     server.description += &format!("\n{}", example_text(example));
                 }
             }
-            tools = self.any_path(&server, &METHODS_OF_ANY_PATH);
+            tools = self.add_any_path_tools(&server, &METHODS_OF_ANY_PATH);
             let message = format!(
                 "it becomes the tools {}: the model chooses path, query and body; method, host and headers are fixed",
                 tools.join(", ")
@@ -123,7 +124,7 @@ impl Import<'_> {
 
     /// Imports the tool by which a model calls any URL. In the Workflow an input names the one server that it can
     /// reach.
-    pub(super) fn any_url(&mut self, id: &str, at: &Node, field: &str) -> Vec<String> {
+    pub(super) fn import_any_url_tool(&mut self, id: &str, at: &Node, field: &str) -> Vec<String> {
         let (methods, description): (&[&str], _) = match id {
             "web_fetch" => (&["GET"], "Fetches a page of one server."),
             _ => (&["GET", "POST", "PUT", "DELETE"], "Makes an HTTP request to one server."),
@@ -139,7 +140,7 @@ impl Import<'_> {
             timeout: None,
             body: Body::Text,
         };
-        let tools = self.any_path(&server, methods);
+        let tools = self.add_any_path_tools(&server, methods);
         let message = format!(
             "a model must not choose a host: {} call only the server in the input {input}, which is required, as `--var {input}=https://…`; \
              the model chooses path, query and body, and no headers",
@@ -149,14 +150,14 @@ impl Import<'_> {
         tools
     }
 
-    /// Returns the base URL of an executor. Adds an error if it is not one fixed server.
-    fn base_url(&mut self, node: &Node, path: &str) -> Option<String> {
+    /// Returns the base URL of an executor, or `None` with a note or an error if it does not name one fixed server.
+    fn import_base_url(&mut self, node: &Node, path: &str) -> Option<String> {
         let field = format!("{path}.base_url");
         let Some((_, value)) = node.entry("base_url") else {
             self.tell_at(NoteLevel::Unsupported, &field, node, "there is no address: write one; the tool is left out");
             return None;
         };
-        let error = match fixed_url(&plain(value)) {
+        let error = match fixed_url(&scalar_text(value)) {
             Ok(url) if url.query().is_some() || url.fragment().is_some() => {
                 "an address that paths are appended to has neither a query nor a fragment: leave them out"
             }
@@ -167,12 +168,12 @@ impl Import<'_> {
         None
     }
 
-    /// Returns the headers that are the same in each request: those with a value of the file, and those with a value of
-    /// a Secret.
-    fn headers(&mut self, id: &str, node: &Node, path: &str) -> (Map<String, Value>, Vec<Value>) {
+    /// Returns the headers of every request: those with a value from the file, and those with a value from a Secret.
+    /// Adds the Secrets to the spec, and a note about each secret value.
+    fn import_headers(&mut self, id: &str, node: &Node, path: &str) -> (Map<String, Value>, Vec<Value>) {
         let (mut headers, mut secret_headers) = (Map::new(), Vec::new());
         for (key, value) in node.get("headers").map(Node::fields).unwrap_or_default() {
-            let (text, field) = (plain(value), format!("{path}.headers.{}", key.name));
+            let (text, field) = (scalar_text(value), format!("{path}.headers.{}", key.name));
             let is_filled_in = is_filled_in(&text);
             if !is_filled_in && !names_secret(&key.name) {
                 headers.insert(key.name.clone(), text.into());
@@ -212,17 +213,18 @@ impl Import<'_> {
         }
     }
 
-    /// Imports the tool of one endpoint. Returns `None` if its path or method is not possible.
-    fn endpoint(&mut self, server: &Server<'_>, node: &Node, field: &str) -> Option<String> {
-        let method = node.get("method").map_or_else(|| "GET".to_owned(), plain).to_ascii_uppercase();
-        let path = node.get("path").map(plain).unwrap_or_default();
+    /// Imports the tool of one endpoint, and returns its name. Returns `None` with a note if the path or the method is
+    /// not possible.
+    fn import_endpoint(&mut self, server: &Server<'_>, node: &Node, field: &str) -> Option<String> {
+        let method = node.get("method").map_or_else(|| "GET".to_owned(), scalar_text).to_ascii_uppercase();
+        let path = node.get("path").map(scalar_text).unwrap_or_default();
         let why = if !METHODS.contains(&method.as_str()) {
             format!("a tool has one of the methods {}: this endpoint is left out", METHODS.join(", "))
         } else if path.contains("${") {
             "left out: its path is filled in from a secret or a variable, and a Secret is sent in a header only"
                 .to_owned()
         } else if let Some((template, names)) = path_template(&path) {
-            let text = node.get("description").map(plain).unwrap_or_default();
+            let text = node.get("description").map(scalar_text).unwrap_or_default();
             let description = format!("{}\n{method} {path}\n{}", text.trim(), server.description.trim());
             let mut fields: Map<String, Value> = Map::new();
             for name in &names {
@@ -234,7 +236,7 @@ impl Import<'_> {
                 url += QUERY;
             }
             let name = format!("{}-{method}-{path}", server.id);
-            return Some(self.http_tool(server, HttpCall { name, method, url, description, fields, required: names }));
+            return Some(self.add_http_tool(server, HttpCall { name, method, url, description, fields, required: names }));
         } else {
             "its path is not one below the address, with {name} for each value: this endpoint is left out".to_owned()
         };
@@ -242,8 +244,8 @@ impl Import<'_> {
         None
     }
 
-    /// Adds a tool for each method, with a path that the model chooses.
-    fn any_path(&mut self, server: &Server<'_>, methods: &[&str]) -> Vec<String> {
+    /// Adds a tool for each method, with a path that the model chooses. Returns the names of the tools.
+    fn add_any_path_tools(&mut self, server: &Server<'_>, methods: &[&str]) -> Vec<String> {
         let path = json!({
             "type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^[^?#]*$",
             "description": "The path below the server's address, such as /orders/4711",
@@ -265,16 +267,16 @@ impl Import<'_> {
                 fields: Map::from_iter([("path".to_owned(), path.clone()), ("query".to_owned(), query_schema())]),
                 required: vec!["path".to_owned()],
             };
-            self.http_tool(server, call)
+            self.add_http_tool(server, call)
         };
         methods.iter().map(tool).collect()
     }
 
     /// Adds a tool and its step, and returns the name of both.
-    fn http_tool(&mut self, server: &Server<'_>, call: HttpCall) -> String {
+    fn add_http_tool(&mut self, server: &Server<'_>, call: HttpCall) -> String {
         let HttpCall { name, method, url, description, mut fields, required } = call;
         let taken = |name: &str| self.spec_steps.iter().chain(&self.tool_steps).any(|step| step["name"] == name);
-        let name = free(&label(&name, "tool"), taken);
+        let name = free_name(&label(&name, "tool"), taken);
         let mut http = Map::from_iter([("method".to_owned(), json!(method)), ("url".to_owned(), json!(url))]);
         let mut headers = server.headers.clone();
         let (argument, schema) = match server.body {
@@ -314,6 +316,7 @@ impl Import<'_> {
 /// The end of a URL whose query the model chooses.
 const QUERY: &str = "{% if args.query is defined %}{% for name, value in args.query.items() %}{% if loop.first %}?{% else %}&{% endif %}{{ name }}={{ value }}{% endfor %}{% endif %}";
 
+/// Returns the schema of the argument `query`.
 fn query_schema() -> Value {
     json!({
         "type": "object", "maxProperties": MAX_QUERY, "additionalProperties": {"type": ["string", "number", "boolean"]},
@@ -351,7 +354,7 @@ fn path_template(path: &str) -> Option<(String, Vec<String>)> {
 
 /// Renders an example request for the model.
 fn example_text(example: &Node) -> String {
-    let text = |field: &str| example.get(field).map(plain).unwrap_or_default();
+    let text = |field: &str| example.get(field).map(scalar_text).unwrap_or_default();
     let method = if text("method").is_empty() { "GET".to_owned() } else { text("method") };
     let body = example.get("json_data").map_or_else(String::new, |body| format!(" {}", body.to_json()));
     format!("{}: {method} {}{body}", text("description"), text("path"))
@@ -375,7 +378,7 @@ pub(super) fn fixed_url(text: &str) -> Result<Url, &'static str> {
 /// Returns the word before the credential in a header, and the name of the Secret for the credential. Returns `None` if
 /// the value has other parts, which a Secret cannot replace. `id` is the tool of the header.
 pub(super) fn secret_of(id: &str, header: &str, text: &str) -> Option<(String, String)> {
-    let found = if is_filled_in(text) { filled_in(text) } else { Some((scheme_of(text), format!("{id}-{header}"))) };
+    let found = if is_filled_in(text) { parse_filled_in(text) } else { Some((scheme_of(text), format!("{id}-{header}"))) };
     found.map(|(scheme, name)| (scheme, label(&name, "header")))
 }
 
@@ -399,7 +402,7 @@ fn scheme_of(text: &str) -> String {
 }
 
 /// Returns the word before `${NAME}`, and the name, or `None` if a value has other parts.
-fn filled_in(text: &str) -> Option<(String, String)> {
+fn parse_filled_in(text: &str) -> Option<(String, String)> {
     let prefix = scheme_of(text);
     let name = text.get(prefix.len()..)?.trim().strip_prefix("${")?.strip_suffix('}')?;
     let is_name = name.starts_with(|c: char| c.is_ascii_uppercase())
@@ -459,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_header_value_is_one_name_with_at_most_a_known_word_before() {
-        let found = |text| filled_in(text).map(|(prefix, name)| format!("{prefix}|{name}"));
+        let found = |text| parse_filled_in(text).map(|(prefix, name)| format!("{prefix}|{name}"));
         assert_eq!(found("Bearer ${CRM_TOKEN}").as_deref(), Some("Bearer |CRM_TOKEN"));
         assert_eq!(found("${KEY2}").as_deref(), Some("|KEY2"));
         for other in ["abc${KEY}", "${KEY}abc", "${KEY}${KEY}", "${key}", "${}", "${2}", "{{ KEY }}", "Bearer x ${KEY}"]

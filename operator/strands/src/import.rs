@@ -104,28 +104,28 @@ impl<'t> Import<'t> {
         self.notes.tell(weight, field, &at, message);
     }
 
-    /// Returns a field's text with the names of the Workflow, or `None` if it is missing or empty.
-    pub(super) fn text(&mut self, node: &Node, field: &str) -> Option<String> {
-        let source = node.get(field).map(super::gates::plain).filter(|text| !text.is_empty())?;
-        Some(self.template(&source))
+    /// Returns a field's text with the names of the Workflow, or `None` if the text is missing or empty.
+    pub(super) fn import_text(&mut self, node: &Node, field: &str) -> Option<String> {
+        let source = node.get(field).map(super::gates::scalar_text).filter(|text| !text.is_empty())?;
+        Some(self.rewrite_template(&source))
     }
 
-    /// Returns a template with the names of the Workflow.
-    pub(super) fn template(&mut self, source: &str) -> String {
-        let text = rewrite::template(source, &self.names, &mut self.found);
+    /// Returns a template with the names of the Workflow, and adds the names to which it refers to `roots`.
+    pub(super) fn rewrite_template(&mut self, source: &str) -> String {
+        let text = rewrite::rewrite_template(source, &self.names, &mut self.found);
         if let Ok(template) = Template::parse(&text, "") {
             self.roots.extend(template.references().iter().map(|reference| reference.root.clone()));
         }
         text
     }
 
-    /// Returns a condition that skips, in CEL. Adds a note if CEL cannot express it.
-    pub(super) fn skip_if(&mut self, node: &Node, path: &str) -> Option<String> {
+    /// Returns the condition `skip_if` of a node in CEL. Adds a note if CEL cannot express the condition.
+    pub(super) fn import_skip_if(&mut self, node: &Node, path: &str) -> Option<String> {
         let (key, value) = node.entry("skip_if")?;
-        let source = super::gates::plain(value);
+        let source = super::gates::scalar_text(value);
         let cel = condition::cel(&source, &self.names, &mut self.found);
         match &cel {
-            Some(cel) => self.asks(cel),
+            Some(cel) => self.add_roots(cel),
             None => {
                 let (field, at) = (format!("{path}.skip_if"), key.at.clone());
                 let message =
@@ -138,55 +138,56 @@ impl<'t> Import<'t> {
 
     /// Returns the condition of an edge in CEL. A condition that CEL cannot express stays a template, which the plan
     /// refuses, because a missing edge could lead past a gate.
-    pub(super) fn when(&mut self, source: &str, field: &str, edge: &Node) -> String {
+    pub(super) fn import_edge_condition(&mut self, source: &str, field: &str, edge: &Node) -> String {
         if let Some(when) = condition::when(source, &self.names, &mut self.found) {
-            self.asks(&when);
+            self.add_roots(&when);
             return when;
         }
         let message = "CEL cannot express this condition: the Workflow is refused until you write it in CEL";
         self.tell_at(NoteLevel::Unsupported, field, edge, message);
         let is_template = source.trim_start().starts_with('{');
-        self.template(&if is_template { source.to_owned() } else { format!("{{{{ {source} }}}}") })
+        self.rewrite_template(&if is_template { source.to_owned() } else { format!("{{{{ {source} }}}}") })
     }
 
-    fn asks(&mut self, cel: &str) {
+    /// Adds the names to which a condition refers to `roots`.
+    fn add_roots(&mut self, cel: &str) {
         if let Ok(condition) = Condition::parse(cel, "") {
             self.roots.extend(condition.references().into_iter().map(|reference| reference.root));
         }
     }
 
-    /// Returns the steps of a list with new names and in the same order.
-    pub(super) fn steps(&mut self, list: &Node, path: &str) -> Vec<Value> {
+    /// Imports the steps of a list, in the same order, each with a name that is unique in the list.
+    pub(super) fn import_steps(&mut self, list: &Node, path: &str) -> Vec<Value> {
         let mut taken: Vec<String> = Vec::new();
         let mut steps = Vec::new();
         for (at, node) in list.items().iter().enumerate() {
             let field = format!("{path}[{at}]");
-            let wish = match node.get("id").or(node.get("agent")).map(super::gates::plain) {
+            let wish = match node.get("id").or(node.get("agent")).map(super::gates::scalar_text) {
                 Some(name) => names::label(&name, "step"),
                 None => "ask".to_owned(),
             };
-            let name = names::free(&wish, |name| taken.iter().any(|other| other == name));
+            let name = names::free_name(&wish, |name| taken.iter().any(|other| other == name));
             taken.push(name.clone());
-            steps.push(self.step(node, &field, &name, &format!("steps[{at}].response"), at > 0));
+            steps.push(self.import_step(node, &field, &name, &format!("steps[{at}].response"), at > 0));
         }
         steps
     }
 
-    /// Converts one step, task or node to the step `name` of the Workflow. `own`: the path by which the file's templates
-    /// read the response of this step. `later`: whether another step ran before.
-    pub(super) fn step(&mut self, node: &Node, path: &str, name: &str, own: &str, later: bool) -> Value {
+    /// Converts one step, task or node to the step `name` of the Workflow. `own`: the path by which the file's
+    /// templates read the response of this step. `later`: whether another step ran before.
+    pub(super) fn import_step(&mut self, node: &Node, path: &str, name: &str, own: &str, later: bool) -> Value {
         let mut step = Map::from_iter([("name".to_owned(), json!(name))]);
         if self.names.root != "tasks" {
             let why = "only tasks of a workflow wait for others: left out";
             self.notes.tell_unused(NoteLevel::Unsupported, node, path, &["deps", "dependencies"], why);
         }
         if is_gate(node) {
-            step.insert("hitl".into(), self.gate(node, path, own, super::gates::Position::Step));
+            step.insert("hitl".into(), self.import_gate(node, path, own, super::gates::Position::Step));
         } else {
             self.notes.read(node, "step, task or node", path);
             let agent = node.get("agent").and_then(Node::text).unwrap_or_default().to_owned();
-            let vars = self.vars(node);
-            let input = self.text(node, "input").unwrap_or_else(|| {
+            let vars = self.import_vars(node);
+            let input = self.import_text(node, "input").unwrap_or_else(|| {
                 let input = if later { "{{ last_response }}" } else { "Begin." };
                 self.tell_at(NoteLevel::Info, path, node, format!("there is no input: the agent is told `{input}`"));
                 input.to_owned()
@@ -195,7 +196,7 @@ impl<'t> Import<'t> {
                 step.insert("outputSchema".into(), schema.clone());
                 self.checked.insert(agent.clone());
             }
-            let name = self.with_tools(&agent, node.get("tool_overrides"), &format!("{path}.tool_overrides"));
+            let name = self.agent_with_tools(&agent, node.get("tool_overrides"), &format!("{path}.tool_overrides"));
             step.insert("agent".into(), json!({"name": name, "input": input}));
             if !vars.is_empty() {
                 step.insert("vars".into(), Value::Object(vars));
@@ -204,18 +205,18 @@ impl<'t> Import<'t> {
                 step.insert("retry".into(), retry.clone());
             }
         }
-        if let Some(skip_if) = self.skip_if(node, path) {
+        if let Some(skip_if) = self.import_skip_if(node, path) {
             step.insert("skipIf".into(), skip_if.into());
         }
         Value::Object(step)
     }
 
-    /// Returns the variables of a step. They are its own names, and not inputs.
-    fn vars(&mut self, node: &Node) -> Map<String, Value> {
+    /// Returns `vars` of a step. The names of variables are no inputs.
+    fn import_vars(&mut self, node: &Node) -> Map<String, Value> {
         let fields = node.get("vars").map(Node::fields).unwrap_or_default();
         fields
             .iter()
-            .map(|(key, value)| (key.name.clone(), self.template(&super::gates::plain(value)).into()))
+            .map(|(key, value)| (key.name.clone(), self.rewrite_template(&super::gates::scalar_text(value)).into()))
             .collect()
     }
 }

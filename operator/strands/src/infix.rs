@@ -19,15 +19,15 @@ pub(super) fn to_calls(source: &[Token]) -> Vec<Token> {
     let mut rest = source;
     while let Some((first, after)) = rest.split_first() {
         rest = after;
-        let infix = first.is_name(CONTAINS).then(|| left_operand(&out).zip(right(after))).flatten();
+        let infix = first.is_name(CONTAINS).then(|| left_operand(&out).zip(right_operand_end(after))).flatten();
         let Some((left, end)) = infix else {
             out.push(first.clone());
             continue;
         };
         out.truncate(left.end);
         let opening = if left.negated { "not contains(" } else { "contains(" };
-        out.splice(left.start..left.start, tokens::expression(opening));
-        out.extend(tokens::expression(", "));
+        out.splice(left.start..left.start, tokens::parse_expression(opening));
+        out.extend(tokens::parse_expression(", "));
         out.extend(after.iter().take(end).skip_while(|token| matches!(token, Token::Space(_))).cloned());
         out.push(Token::Sign(")".to_owned()));
         rest = after.get(end..).unwrap_or_default();
@@ -43,12 +43,12 @@ struct LeftOperand {
     negated: bool,
 }
 
-/// Returns the operand at the end of the tokens, or `None` if the word is a call, a member or a test.
+/// Returns the operand at the end of the tokens, or `None` if the word `contains` after the tokens is not the operator.
 fn left_operand(before: &[Token]) -> Option<LeftOperand> {
-    let mut end = trimmed(before);
+    let mut end = trimmed_length(before);
     let negated = before[..end].last()?.is_name("not");
     if negated {
-        end = trimmed(&before[..end - 1]);
+        end = trimmed_length(&before[..end - 1]);
     }
     let is_operand = match before[..end].last()? {
         Token::Sign(sign) => sign == ")" || sign == "]",
@@ -68,8 +68,8 @@ fn left_operand(before: &[Token]) -> Option<LeftOperand> {
     Some(LeftOperand { start: start + spaces, end, negated })
 }
 
-/// Returns the end of the operand at the beginning of the tokens.
-fn right(after: &[Token]) -> Option<usize> {
+/// Returns the end of the operand at the beginning of the tokens, or `None` if there is no operand.
+fn right_operand_end(after: &[Token]) -> Option<usize> {
     let is_operand = match after.iter().find(|token| !matches!(token, Token::Space(_)))? {
         Token::Sign(sign) => ["(", "[", "-"].contains(&sign.as_str()),
         Token::Plain(_) | Token::Mark(_) | Token::Space(_) => false,
@@ -80,15 +80,15 @@ fn right(after: &[Token]) -> Option<usize> {
         depth += depth_change(token);
         depth < 0 || depth == 0 && is_end(token)
     });
-    is_operand.then(|| trimmed(&after[..boundary.unwrap_or(after.len())]))
+    is_operand.then(|| trimmed_length(&after[..boundary.unwrap_or(after.len())]))
 }
 
 fn is_end(token: &Token) -> bool {
     ENDS.iter().any(|end| token.is_name(end) || token.is_sign(end))
 }
 
-/// Returns the length without the spaces at the end.
-fn trimmed(source: &[Token]) -> usize {
+/// Returns the number of tokens without the spaces at the end.
+fn trimmed_length(source: &[Token]) -> usize {
     source.iter().rposition(|token| !matches!(token, Token::Space(_))).map_or(0, |last| last + 1)
 }
 
@@ -98,7 +98,7 @@ mod tests {
 
     #[track_caller]
     fn becomes(source: &str, expected: &str) {
-        assert_eq!(tokens::join(&to_calls(&tokens::expression(source))), expected, "{source}");
+        assert_eq!(tokens::join(&to_calls(&tokens::parse_expression(source))), expected, "{source}");
     }
 
     #[test]

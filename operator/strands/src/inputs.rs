@@ -9,13 +9,13 @@ use signoff_engine::{Plan, Settings};
 use signoff_expr::is_identifier;
 use signoff_manifest::source::Node;
 
-use super::{gates::plain, import::Import, import_notes::NoteLevel};
+use super::{gates::scalar_text, import::Import, import_notes::NoteLevel};
 
 /// The names that exist in every run.
 const EVERYWHERE: [&str; 7] = ["inputs", "run", "hitl", "hitl_response", "last_response", "loop", "range"];
 
 impl Import<'_> {
-    /// Registers the names of the inputs, before any template is read.
+    /// Registers the names and types of the inputs, before any template is read. Adds a note about a reserved name.
     pub(super) fn prepare_inputs(&mut self, inputs: &Node) {
         for section in ["required", "optional", "values"] {
             for (key, spec) in inputs.get(section).map(Node::fields).unwrap_or_default() {
@@ -34,8 +34,10 @@ impl Import<'_> {
         }
     }
 
-    /// Returns `spec.inputs`, after all references were read.
-    pub(super) fn inputs(&mut self, inputs: Option<&Node>, known: &[&str], own: &[String]) -> Vec<Value> {
+    /// Returns `spec.inputs`, after all references were read: the declared inputs, the servers of tools, and the names
+    /// that the file uses without a declaration. `known`, `own`: the names of the pattern and of variables, which are
+    /// no inputs.
+    pub(super) fn import_inputs(&mut self, inputs: Option<&Node>, known: &[&str], own: &[String]) -> Vec<Value> {
         let mut list: Vec<Map<String, Value>> = Vec::new();
         let section = |name: &str| inputs.and_then(|inputs| inputs.get(name)).map(Node::fields).unwrap_or_default();
         if let Some(inputs) = inputs {
@@ -53,7 +55,7 @@ impl Import<'_> {
             match known {
                 Some(input) => {
                     let text = input.get("type").is_none_or(|kind| kind == "string");
-                    let value = if text { json!(plain(value)) } else { value.to_json() };
+                    let value = if text { json!(scalar_text(value)) } else { value.to_json() };
                     input.insert("value".into(), value);
                 }
                 None => {
@@ -95,6 +97,7 @@ impl Import<'_> {
         list.into_iter().map(Value::Object).collect()
     }
 
+    /// Returns the name in the Workflow for an input of the file.
     fn input_of(&self, name: &str) -> String {
         self.names.inputs.get(name).cloned().unwrap_or_else(|| name.to_owned())
     }
@@ -121,9 +124,10 @@ fn declared_input(name: &str, spec: &Node, required: bool) -> Map<String, Value>
 
 /// Returns the declared type of an input, from either form of the declaration.
 fn type_of(spec: &Node) -> String {
-    spec.text().map(ToOwned::to_owned).or(spec.get("type").map(plain)).unwrap_or("string".to_owned())
+    spec.text().map(ToOwned::to_owned).or(spec.get("type").map(scalar_text)).unwrap_or("string".to_owned())
 }
 
+/// Returns the type of a value as an input declares it.
 fn kind_of(value: &Node) -> &'static str {
     match value.to_json() {
         Value::Bool(_) => "boolean",

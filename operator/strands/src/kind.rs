@@ -64,7 +64,7 @@ impl Kind {
             (Self::Whole, Value::Number(number)) if number.is_u64() => None,
             (Self::List(of), Value::List(items)) => items.iter().enumerate().find_map(|(at, item)| {
                 let wrong =
-                    if item.is_null() && *of != Self::Any { Some(of.wanted(item)) } else { of.kind_error(item) };
+                    if item.is_null() && *of != Self::Any { Some(of.wrong_kind(item)) } else { of.kind_error(item) };
                 wrong.map(|wrong| KindError { below: format!("[{at}]{}", wrong.below), ..wrong })
             }),
             (Self::Map(of), Value::Map(fields)) => fields.iter().find_map(|(key, value)| {
@@ -75,16 +75,16 @@ impl Kind {
                 let (first, second) = (one.kind_error(node)?, other.kind_error(node)?);
                 // The error at the deeper path is closer to the intended kind.
                 match (first.below.is_empty(), second.below.is_empty()) {
-                    (true, true) => Some(self.wanted(node)),
+                    (true, true) => Some(self.wrong_kind(node)),
                     (true, false) => Some(second),
                     (false, _) => Some(first),
                 }
             }
-            _ => Some(self.wanted(node)),
+            _ => Some(self.wrong_kind(node)),
         }
     }
 
-    fn wanted(self, node: &Node) -> KindError {
+    fn wrong_kind(self, node: &Node) -> KindError {
         let message = format!("this is {}: write {self}", node.kind());
         KindError { below: String::new(), at: node.at.clone(), message }
     }

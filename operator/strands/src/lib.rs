@@ -107,11 +107,11 @@ pub fn import(text: &str, approver: &str) -> Result<Imported, Vec<Problem>> {
             return Err(problems.found);
         }
     };
-    document(text, &node, approver)
+    import_node(text, &node, approver)
 }
 
-/// Imports one document. The document is read again as YAML 1.2, like the Strands CLI reads it: `yes` is a text.
-pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Imported, Vec<Problem>> {
+/// Imports one document. The document is parsed again as YAML 1.2, as the Strands CLI does: `yes` is a text.
+pub(crate) fn import_node(text: &str, node: &Node, approver: &str) -> Result<Imported, Vec<Problem>> {
     let mut problems = Problems::of(text);
     let node = &source::in_yaml_1_2(text, node).map_err(|unreadable| {
         problems.error("NotYaml", "", unreadable.at, unreadable.why);
@@ -137,7 +137,7 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
     }
     let ((Some(agents), Some(config)), false) = (parts, problems.has_errors()) else { return Err(problems.found) };
     let mut import = Import::of(text, approver);
-    let object = import.object(node, agents, kind, config);
+    let object = import.build_object(node, agents, kind, config);
     import.tell_unknown_ids(config);
     if import.notes.wrong.has_errors() {
         let mut wrong = import.notes.wrong.found;
@@ -162,7 +162,8 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
 }
 
 impl Import<'_> {
-    fn object(&mut self, node: &Node, agents: &Node, kind: &str, config: &Node) -> Value {
+    /// Builds the Workflow of a file, without its requester. `kind`, `config`: the type and the config of the pattern.
+    fn build_object(&mut self, node: &Node, agents: &Node, kind: &str, config: &Node) -> Value {
         self.notes.read(node, "file", "");
         for name in ["pattern", "context_policy"] {
             if let Some(part) = node.get(name) {
@@ -174,27 +175,27 @@ impl Import<'_> {
             self.read_retrieval(policy);
         }
         if let Some(tools) = node.get("tools") {
-            self.declared_tools(tools);
+            self.read_declared_tools(tools);
         }
         let declared = node.get("inputs");
         if let Some(inputs) = declared {
             self.prepare_inputs(inputs);
         }
-        patterns::prepare(self, kind, config);
-        self.output_schemas(agents);
-        self.specials(node, kind, config);
-        let deadline = node.get("runtime").and_then(|runtime| self.limits(runtime, kind));
-        let pattern = self.pattern_of(kind, config);
+        patterns::prepare_names(self, kind, config);
+        self.read_output_schemas(agents);
+        self.set_special_names(node, kind, config);
+        let deadline = node.get("runtime").and_then(|runtime| self.import_limits(runtime, kind));
+        let pattern = self.import_pattern(kind, config);
         let router = config.get("router").and_then(|router| router.get("agent")).and_then(Node::text);
-        let [mut secrets, providers, agents_now] = self.agents(node.get("runtime"), agents, router);
+        let [mut secrets, providers, agents_now] = self.import_agents(node.get("runtime"), agents, router);
         if let Value::Array(secrets) = &mut secrets {
             secrets.append(&mut self.spec_secrets);
         }
         self.tell_missing("pattern.config", &config.at);
-        let outputs = node.get("outputs").and_then(|outputs| self.outputs(outputs));
+        let outputs = node.get("outputs").and_then(|outputs| self.import_outputs(outputs));
         let own = variables(config);
-        let known = [patterns::known(kind), &[self.names.root_now]].concat();
-        let inputs = self.inputs(declared, &known, &own);
+        let known = [patterns::template_names(kind), &[self.names.root_now]].concat();
+        let inputs = self.import_inputs(declared, &known, &own);
 
         let mut spec = Map::new();
         let mut put = |field: &str, value: Value| {
@@ -221,21 +222,21 @@ impl Import<'_> {
         if let Some(deadline) = deadline {
             put("activeDeadline", deadline.into());
         }
-        json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "Workflow", "metadata": self.metadata(node), "spec": spec})
+        json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "Workflow", "metadata": self.import_metadata(node), "spec": spec})
     }
 
-    fn metadata(&mut self, node: &Node) -> Value {
-        let given = node.get("name").map(gates::plain).unwrap_or_default();
-        let name = label(&given, "imported");
-        if name != given {
+    fn import_metadata(&mut self, node: &Node) -> Value {
+        let original = node.get("name").map(gates::scalar_text).unwrap_or_default();
+        let name = label(&original, "imported");
+        if name != original {
             let at = node.entry("name").map_or(0..0, |(key, _)| key.at.clone());
             self.notes.tell(NoteLevel::Info, "name", &at, format!("names are DNS labels: it is called {name}"));
         }
         let mut annotations = Map::new();
-        if let Some(text) = node.get("description").map(gates::plain) {
+        if let Some(text) = node.get("description").map(gates::scalar_text) {
             annotations.insert("kubernetes.io/description".into(), text.trim().into());
         }
-        let listed = |node: &Node| node.items().iter().map(gates::plain).collect::<Vec<_>>().join(", ");
+        let listed = |node: &Node| node.items().iter().map(gates::scalar_text).collect::<Vec<_>>().join(", ");
         if let Some(tags) = node.get("tags").filter(|tags| !tags.items().is_empty()) {
             annotations.insert("import.signoff.dev/tags".into(), listed(tags).into());
         }
@@ -249,9 +250,10 @@ impl Import<'_> {
         Value::Object(metadata)
     }
 
-    /// Sets the names that only the Strands CLI has, as expressions. An input of the same name has priority.
-    fn specials(&mut self, node: &Node, kind: &str, config: &Node) {
-        let literal = |field: &str| quoted(&node.get(field).map(gates::plain).unwrap_or_default());
+    /// Sets the expressions for names that only the Strands CLI has, and the agents of nodes. An input of the same name
+    /// has priority.
+    fn set_special_names(&mut self, node: &Node, kind: &str, config: &Node) {
+        let literal = |field: &str| quoted(&node.get(field).map(gates::scalar_text).unwrap_or_default());
         let mut special = vec![
             ("name", literal("name")),
             ("description", literal("description")),
@@ -303,7 +305,7 @@ impl Import<'_> {
                 .map(Node::items)
                 .unwrap_or_default()
                 .iter()
-                .any(|e| e.get("from").map(gates::plain).as_ref() == Some(id))
+                .any(|e| e.get("from").map(gates::scalar_text).as_ref() == Some(id))
         };
         let (inner, ends): (Vec<&String>, Vec<&String>) = ids.iter().partition(|id| has_edge(id));
         let step = |id: &String| rewrite::render_path("steps", &[self.names.of(id)]);
@@ -331,9 +333,9 @@ impl Import<'_> {
         }
     }
 
-    /// Adds notes about unknown ids.
+    /// Adds a note about each reference to an unknown id.
     fn tell_unknown_ids(&mut self, config: &Node) {
-        for path in std::mem::take(&mut self.found.strangers) {
+        for path in std::mem::take(&mut self.found.unknown_ids) {
             let message = format!("unknown reference {path}: it becomes an empty text");
             self.tell_at(NoteLevel::Changed, "pattern.config", config, message);
         }

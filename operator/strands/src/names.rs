@@ -35,12 +35,12 @@ impl Names {
     pub(super) fn assign_names<'a>(&mut self, ids: impl IntoIterator<Item = &'a str>) {
         for id in ids {
             let taken = |name: &str| self.ids.values().any(|other| other == name);
-            let name = free(&label(id, "item"), taken);
+            let name = free_name(&label(id, "item"), taken);
             self.ids.entry(id.to_owned()).or_insert(name);
         }
     }
 
-    /// Replaces whole ids by names in a text for people or models.
+    /// Returns a text for people or models in which each id that is a whole word is replaced by its name.
     pub(super) fn with_names(&self, text: &str) -> String {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let mut replaced = String::new();
@@ -75,8 +75,8 @@ impl Names {
 /// The maximum length of a DNS label, in characters.
 const MAX_LABEL: usize = 63;
 
-/// Returns the name, with the first free number if the name is taken.
-pub(super) fn free(name: &str, taken: impl Fn(&str) -> bool) -> String {
+/// Returns the name, with the first free number from 2 on if the name is taken.
+pub(super) fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let mut candidate = name.to_owned();
     let mut number = 2;
     while taken(&candidate) {

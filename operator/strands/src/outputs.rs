@@ -6,21 +6,22 @@ use serde_json::{Map, Value, json};
 use signoff_manifest::source::Node;
 
 use super::{
-    gates::plain,
+    gates::scalar_text,
     import::Import,
     import_notes::NoteLevel,
     tokens::{self, Token},
 };
 
 impl Import<'_> {
-    /// Returns `spec.outputs`, or `None` if no artifact can be written.
-    pub(super) fn outputs(&mut self, node: &Node) -> Option<Value> {
+    /// Returns `spec.outputs`, or `None` if no artifact can be written. Adds a note about each artifact that is left
+    /// out or moved.
+    pub(super) fn import_outputs(&mut self, node: &Node) -> Option<Value> {
         self.notes.read(node, "outputs", "outputs");
         let mut artifacts = Vec::new();
         for (index, artifact) in node.get("artifacts")?.items().iter().enumerate() {
             let path = format!("outputs.artifacts[{index}]");
             self.notes.read(artifact, "artifact", &path);
-            let from = artifact.get("from").map(plain).unwrap_or_default();
+            let from = artifact.get("from").map(scalar_text).unwrap_or_default();
             if from.trim() == "$TRACE" {
                 self.tell_at(
                     NoteLevel::Unsupported,
@@ -30,17 +31,17 @@ impl Import<'_> {
                 );
                 continue;
             }
-            let original = artifact.get("path").map(plain).unwrap_or_default();
-            let inside = inside_folder(&original);
+            let original = artifact.get("path").map(scalar_text).unwrap_or_default();
+            let inside = keep_inside_folder(&original);
             if inside != original.trim_start_matches("./") {
                 let message = format!("files are written below the output folder: {inside}");
                 self.tell_at(NoteLevel::Changed, &format!("{path}.path"), artifact, message);
             }
             let mut output = Map::from_iter([
-                ("path".to_owned(), json!(self.template(&inside))),
-                ("from".to_owned(), json!(self.template(&from))),
+                ("path".to_owned(), json!(self.rewrite_template(&inside))),
+                ("from".to_owned(), json!(self.rewrite_template(&from))),
             ]);
-            if let Some(skip_if) = self.skip_if(artifact, &path) {
+            if let Some(skip_if) = self.import_skip_if(artifact, &path) {
                 output.insert("skipIf".into(), skip_if.into());
             }
             let at = artifact.entry("from").map_or(artifact.at.clone(), |(key, _)| key.at.clone());
@@ -52,9 +53,9 @@ impl Import<'_> {
 }
 
 /// Removes the parts of a path that could leave a folder: `..`, `.` and a leading slash. Templates are not changed.
-fn inside_folder(path: &str) -> String {
+fn keep_inside_folder(path: &str) -> String {
     let mut parts: Vec<String> = vec![String::new()];
-    for token in tokens::template(path) {
+    for token in tokens::parse_template(path) {
         match token {
             Token::Plain(text) => {
                 for (index, piece) in text.split('/').enumerate() {
@@ -89,7 +90,7 @@ mod tests {
             ("{{ topic }}/../a.md", "{{ topic }}/a.md"),
             ("{{ topic }}/a.md", "{{ topic }}/a.md"),
         ] {
-            assert_eq!(inside_folder(given), expected);
+            assert_eq!(keep_inside_folder(given), expected);
         }
     }
 }

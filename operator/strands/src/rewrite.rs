@@ -25,7 +25,7 @@ use self::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnresolvedNames {
     /// Paths to ids that do not exist.
-    pub(super) strangers: BTreeSet<String>,
+    pub(super) unknown_ids: BTreeSet<String>,
     /// Names that are compared with numbers.
     pub(super) numeric: BTreeSet<String>,
     /// Paths that only the Strands CLI has, without an equivalent.
@@ -33,13 +33,14 @@ pub(super) struct UnresolvedNames {
 }
 
 /// Returns a template with the names of the imported Workflow.
-pub(super) fn template(source: &str, names: &Names, found: &mut UnresolvedNames) -> String {
-    tokens::join(&rewrite_tokens(&tokens::template(source), names, found))
+pub(super) fn rewrite_template(source: &str, names: &Names, found: &mut UnresolvedNames) -> String {
+    tokens::join(&rewrite_tokens(&tokens::parse_template(source), names, found))
 }
 
-/// Returns the tokens of an expression without marks.
-pub(super) fn expression(source: &str, names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
-    rewrite_tokens(&infix::to_calls(&tokens::expression(source)), names, found)
+/// Returns the tokens of an expression without marks, with the names of the imported Workflow and with `contains` as a
+/// call.
+pub(super) fn rewrite_expression(source: &str, names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
+    rewrite_tokens(&infix::to_calls(&tokens::parse_expression(source)), names, found)
 }
 
 /// Returns the tokens with the names of the imported Workflow.
@@ -52,7 +53,7 @@ fn rewrite_tokens(source: &[Token], names: &Names, found: &mut UnresolvedNames) 
     let mut closes_default = None;
     while position < source.len() {
         if closes_default == Some(position) {
-            out.extend(tokens::expression(", true"));
+            out.extend(tokens::parse_expression(", true"));
         }
         position = match &source[position] {
             Token::Name(name) if walk.is_root(position, name) => {
@@ -68,7 +69,7 @@ fn rewrite_tokens(source: &[Token], names: &Names, found: &mut UnresolvedNames) 
                 position + 1
             }
             Token::Name(name) if names.judged && walk.is_of_iteration(position) => {
-                out.extend(tokens::expression(&evaluation_member(name)));
+                out.extend(tokens::parse_expression(&evaluation_member(name)));
                 position + 1
             }
             other => {
@@ -85,13 +86,13 @@ impl TokenWalk<'_> {
     fn rewrite_path(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
         let NamePath { root, members, end, .. } = path;
         if let Some(source) = self.var_source(path.start, root) {
-            out.extend(tokens::expression(&self.render_var(path, source, found)));
+            out.extend(tokens::parse_expression(&self.render_var(path, source, found)));
             return *end;
         }
         if *root == self.names.root {
             return self.rewrite_id_path(path, out, found);
         }
-        let mut push = |text: &str| out.extend(tokens::expression(text));
+        let mut push = |text: &str| out.extend(tokens::parse_expression(text));
         if let (Some(text), true) = (self.names.special.get(root.as_str()), members.is_empty()) {
             push(text);
         } else if let (Some(text), true) = (self.names.inputs.get(root), members.is_empty()) {
@@ -133,16 +134,16 @@ impl TokenWalk<'_> {
         let (map, is_graph) = (self.names.root_now, self.names.root == "nodes");
         let is_method_of_map = members.len() == 1 && *calls;
         let Some(id) = members.first().filter(|_| !is_method_of_map) else {
-            out.extend(tokens::expression(&render_path(map, members)));
+            out.extend(tokens::parse_expression(&render_path(map, members)));
             let is_loop = is_graph && is_method_of_map && members[0] == "items";
             return if is_loop { self.rewrite_node_loop(*end, out) } else { *end };
         };
         let Some(name) = self.names.ids.get(id) else {
-            found.strangers.insert(render_path(self.names.root, members));
+            found.unknown_ids.insert(render_path(self.names.root, members));
             // A method of the missing value becomes a method of the empty text.
             let method = members.last().filter(|_| *calls && members.len() > 1);
             let method = method.map_or_else(String::new, |method| format!(".{method}"));
-            out.extend(tokens::expression(&format!("''{method}")));
+            out.extend(tokens::parse_expression(&format!("''{method}")));
             return *end;
         };
         let base = render_path(map, std::slice::from_ref(name));
@@ -152,12 +153,12 @@ impl TokenWalk<'_> {
             [member] if is_graph && member == "agent" => format!("{}['{name}']", self.names.agents_by_name()),
             [] if is_graph && !has_filter => {
                 // All nodes exist from the start, so the test is whether one has run.
-                out.extend(tokens::expression(&format!("{base}.response")));
+                out.extend(tokens::parse_expression(&format!("{base}.response")));
                 return self.rewrite_is_defined(*end, out);
             }
             rest => render_path(&base, rest),
         };
-        out.extend(tokens::expression(&text));
+        out.extend(tokens::parse_expression(&text));
         *end
     }
 
@@ -174,7 +175,7 @@ impl TokenWalk<'_> {
             "undefined" => not,
             _ => return end,
         };
-        out.extend(tokens::expression(if is_run { " is not none" } else { " is none" }));
+        out.extend(tokens::parse_expression(if is_run { " is not none" } else { " is none" }));
         last + 1
     }
 
@@ -190,7 +191,7 @@ impl TokenWalk<'_> {
             (Some(value), Some((((_, open), (_, close)), (mark, Token::Mark(_)))))
                 if open.is_sign("(") && close.is_sign(")") =>
             {
-                out.extend(tokens::expression(&format!("() if {value}.response is not none")));
+                out.extend(tokens::parse_expression(&format!("() if {value}.response is not none")));
                 // The space before the mark stays.
                 if matches!(self.source.get(mark - 1), Some(Token::Space(_))) { mark - 1 } else { mark }
             }
@@ -217,6 +218,7 @@ impl TokenWalk<'_> {
         }
     }
 
+    /// Adds a name to `numeric` if it is compared with a number.
     fn note_number(&self, at: usize, name: &str, found: &mut UnresolvedNames) {
         let Some((sign, token)) = self.next(at + 1) else { return };
         let compares = ["<", ">", "<=", ">=", "==", "!="].iter().any(|sign| token.is_sign(sign));

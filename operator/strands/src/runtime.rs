@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use signoff_manifest::source::Node;
 
 use super::{
-    gates::{plain, whole},
+    gates::{scalar_text, whole_number},
     import::Import,
     import_notes::NoteLevel,
     names::label,
@@ -58,8 +58,9 @@ const MAX_SECONDS: u64 = 9_999_999;
 const MODEL: &str = "gpt-4o-mini";
 
 impl Import<'_> {
-    /// Sets the limits of patterns and steps from the runtime, and returns `activeDeadline`. `kind` is the pattern's.
-    pub(super) fn limits(&mut self, runtime: &Node, kind: &str) -> Option<String> {
+    /// Sets the limits of patterns and steps, and the retry of steps, from the runtime. Returns `activeDeadline`.
+    /// `kind`: the name of the pattern.
+    pub(super) fn import_limits(&mut self, runtime: &Node, kind: &str) -> Option<String> {
         let path = "runtime";
         self.notes.read(runtime, "runtime", path);
         self.max_parallel = self.read_capped(runtime, path, "max_parallel", 256);
@@ -69,7 +70,7 @@ impl Import<'_> {
         }
         if let Some(policy) = runtime.get("failure_policy") {
             self.notes.read(policy, "runtime.failure_policy", "runtime.failure_policy");
-            self.retry = self.retry(policy);
+            self.retry = self.import_retry(policy);
             let alone = match kind {
                 "routing" => "the router is",
                 "evaluator_optimizer" => "producer and evaluator are",
@@ -97,9 +98,9 @@ impl Import<'_> {
         self.read_capped(budgets, path, "max_duration_s", MAX_SECONDS).map(|seconds| format!("{seconds}s"))
     }
 
-    /// Returns a whole number, limited to `most` with a note.
+    /// Returns a whole number, or `most` with a note if the number is larger.
     fn read_capped(&mut self, node: &Node, path: &str, field: &str, most: u64) -> Option<u64> {
-        let number = whole(node, field)?;
+        let number = whole_number(node, field)?;
         if number > most {
             self.notes.tell_unused(
                 NoteLevel::Changed,
@@ -112,7 +113,8 @@ impl Import<'_> {
         Some(number.min(most))
     }
 
-    fn retry(&mut self, policy: &Node) -> Option<Value> {
+    /// Returns `retry` of the steps of agents, or `None` if the file allows no retries.
+    fn import_retry(&mut self, policy: &Node) -> Option<Value> {
         let path = "runtime.failure_policy";
         let Some(limit) = self.read_capped(policy, path, "retries", 20).filter(|limit| *limit > 0) else {
             let why = "it has no effect without retries: left out";
@@ -125,7 +127,7 @@ impl Import<'_> {
                 backoff.insert(ours.into(), format!("{seconds}s").into());
             }
         }
-        let (factor, jitter) = match policy.get("backoff").map(plain).as_deref() {
+        let (factor, jitter) = match policy.get("backoff").map(scalar_text).as_deref() {
             Some("constant") => (1.0, 0.0),
             Some("jittered") => (2.0, 0.5),
             None | Some("" | "exponential") => (2.0, 0.0),
@@ -140,8 +142,8 @@ impl Import<'_> {
         Some(json!({"limit": limit, "backoff": backoff}))
     }
 
-    /// Keeps the schemas of agents for their steps.
-    pub(super) fn output_schemas(&mut self, agents: &Node) {
+    /// Adds the schemas of agents to `schemas`, with a note about each schema that is in another file.
+    pub(super) fn read_output_schemas(&mut self, agents: &Node) {
         for (key, agent) in agents.fields() {
             let Some(schema) = agent.get("output_schema") else { continue };
             if schema.fields().is_empty() {
@@ -153,11 +155,11 @@ impl Import<'_> {
         }
     }
 
-    /// Returns `spec.secrets`, `spec.providers` and `spec.agents`.
-    pub(super) fn agents(&mut self, runtime: Option<&Node>, agents: &Node, router: Option<&str>) -> [Value; 3] {
+    /// Imports the agents with their providers and tools. Returns `spec.secrets`, `spec.providers` and `spec.agents`.
+    pub(super) fn import_agents(&mut self, runtime: Option<&Node>, agents: &Node, router: Option<&str>) -> [Value; 3] {
         let (mut providers, mut list) = (BTreeMap::new(), Vec::new());
         let of_runtime = |field: &str| runtime.and_then(|runtime| runtime.get(field));
-        let usual = of_runtime("provider").map_or_else(|| "ollama".to_owned(), plain);
+        let default_provider = of_runtime("provider").map_or_else(|| "ollama".to_owned(), scalar_text);
         for (key, node) in agents.fields() {
             let path = format!("agents.{}", key.name);
             self.notes.read(node, "agent", &path);
@@ -168,12 +170,13 @@ impl Import<'_> {
                 let why = "only answers of steps are checked, and no step is this agent's: left out";
                 self.notes.tell_unused(NoteLevel::Changed, node, &path, &["output_schema"], why);
             }
-            let kind = node.get("provider").map_or_else(|| usual.clone(), plain);
+            let kind = node.get("provider").map_or_else(|| default_provider.clone(), scalar_text);
             let provider = label(&kind, "provider");
             if !providers.contains_key(&provider) {
-                let host = of_runtime("host").filter(|_| kind == usual).map(plain);
-                let made = self.provider(&kind, host, of_runtime("region").map(plain), runtime.unwrap_or(node));
-                providers.insert(provider.clone(), made);
+                let host = of_runtime("host").filter(|_| kind == default_provider).map(scalar_text);
+                let region = of_runtime("region").map(scalar_text);
+                let imported = self.import_provider(&kind, host, region, runtime.unwrap_or(node));
+                providers.insert(provider.clone(), imported);
             }
             let mut agent =
                 Map::from_iter([("name".to_owned(), json!(key.name)), ("provider".to_owned(), json!(provider))]);
@@ -182,10 +185,10 @@ impl Import<'_> {
                     self.notes.tell(NoteLevel::Changed, &path, &key.at, format!("no model is named: {MODEL} is asked"));
                     MODEL.to_owned()
                 },
-                plain,
+                scalar_text,
             );
             agent.insert("model".into(), model.into());
-            if let Some(mut prompt) = self.text(node, "prompt") {
+            if let Some(mut prompt) = self.import_text(node, "prompt") {
                 if router == Some(&key.name) {
                     prompt = self.with_route_names(&prompt);
                 }
@@ -197,9 +200,9 @@ impl Import<'_> {
                     agent.insert(ours.into(), value.to_json());
                 }
             }
-            let mut variants = vec![(key.name.clone(), self.tools_of_agent(&key.name, node))];
+            let mut variants = vec![(key.name.clone(), self.import_tools_of_agent(&key.name, node))];
             for at in 0..self.variants.len() {
-                variants.extend(self.tools_of_variant(at, &key.name));
+                variants.extend(self.import_tools_of_variant(at, &key.name));
             }
             for (name, tools) in variants {
                 let mut agent = Map::from_iter(agent.iter().map(|(field, value)| (field.clone(), value.clone())));
@@ -227,7 +230,9 @@ impl Import<'_> {
         [secrets, providers.into_values().collect(), Value::Array(list)]
     }
 
-    fn provider(&mut self, kind: &str, host: Option<String>, region: Option<String>, at: &Node) -> Value {
+    /// Returns the entry of `spec.providers` for a provider of the file. `host`, `region`: from the runtime, if given.
+    /// `at`: the node of the notes.
+    fn import_provider(&mut self, kind: &str, host: Option<String>, region: Option<String>, at: &Node) -> Value {
         let name = label(kind, "provider");
         let known = PROVIDERS.iter().find(|known| known.name == kind);
         let field = "runtime.provider";

@@ -142,7 +142,7 @@ fn every_field_has_an_effect_or_a_note() {
         let document = node.to_json();
         let kind = document["pattern"]["type"].as_str().unwrap();
         let mut import = Import::of(&text, "alice");
-        import.object(&node, node.get("agents").unwrap(), kind, node.get("pattern").unwrap().get("config").unwrap());
+        import.build_object(&node, node.get("agents").unwrap(), kind, node.get("pattern").unwrap().get("config").unwrap());
         for (section, path) in import.notes.read {
             let shape: String = path.chars().filter(|c| !c.is_ascii_digit()).collect();
             let is_object = value_at(&mut document.clone(), &path).is_object();

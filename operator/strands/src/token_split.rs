@@ -19,8 +19,8 @@ pub(super) fn is_shallow(source: &[Token]) -> bool {
         })
 }
 
-/// Whether the first bracket closes with the last.
-pub(super) fn is_whole(source: &[Token]) -> bool {
+/// Whether the last token closes the bracket that the first token opens.
+pub(super) fn is_bracketed(source: &[Token]) -> bool {
     let mut depth = 0;
     source.iter().enumerate().all(|(at, token)| {
         depth += depth_change(token);
@@ -52,7 +52,7 @@ pub(super) fn split<'t>(source: &'t [Token], words: &[&str]) -> Vec<&'t [Token]>
     parts
 }
 
-/// Splits at the first such token outside of brackets.
+/// Splits at the first token outside of brackets for which `is` holds. Returns `None` if there is none.
 pub(super) fn cut(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[Token], &[Token])> {
     let mut depth = 0;
     let at = source.iter().position(|token| {
@@ -62,7 +62,7 @@ pub(super) fn cut(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[To
     Some((&source[..at], &source[at + 1..]))
 }
 
-/// Splits at the last such token outside of brackets.
+/// Splits at the last token outside of brackets for which `is` holds. Returns `None` if there is none.
 pub(super) fn cut_last(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[Token], &[Token])> {
     let mut depth = 0;
     let at = source.iter().rposition(|token| {
@@ -72,6 +72,7 @@ pub(super) fn cut_last(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<
     Some((&source[..at], &source[at + 1..]))
 }
 
+/// Returns the tokens without the spaces around them.
 pub(super) fn trim(source: &[Token]) -> &[Token] {
     let mut source = source;
     while let [Token::Space(_), rest @ ..] = source {

@@ -54,8 +54,8 @@ pub(super) fn join(tokens: &[Token]) -> String {
     tokens.iter().map(Token::text).collect()
 }
 
-/// Returns the tokens of a template.
-pub(super) fn template(source: &str) -> Vec<Token> {
+/// Splits a template into tokens.
+pub(super) fn parse_template(source: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = source;
     while !rest.is_empty() {
@@ -76,25 +76,25 @@ pub(super) fn template(source: &str) -> Vec<Token> {
         let mark = if rest[2..].starts_with(['-', '+']) { 3 } else { 2 };
         tokens.push(Token::Mark(rest[..mark].to_owned()));
         rest = &rest[mark..];
-        let begun = tokens.len();
+        let first_of_mark = tokens.len();
         rest = expression_until(rest, close, &mut tokens);
-        let raw = tokens[begun..]
+        let is_raw = tokens[first_of_mark..]
             .iter()
             .find(|token| !matches!(token, Token::Space(_)))
             .is_some_and(|token| token.is_name("raw"));
-        if close == "%}" && raw {
+        if close == "%}" && is_raw {
             rest = plain_until(rest, "endraw", &mut tokens);
         }
     }
     tokens
 }
 
-/// Returns the tokens of an expression without marks.
-pub(super) fn expression(source: &str) -> Vec<Token> {
+/// Splits an expression without marks into tokens.
+pub(super) fn parse_expression(source: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = source;
     while !rest.is_empty() {
-        rest = one(rest, &mut tokens);
+        rest = read_token(rest, &mut tokens);
     }
     tokens
 }
@@ -106,32 +106,33 @@ fn plain_until<'s>(source: &'s str, end: &str, tokens: &mut Vec<Token>) -> &'s s
     &source[at..]
 }
 
+/// Appends the tokens of an expression up to and including the mark `close`, and returns the rest.
 fn expression_until<'s>(source: &'s str, close: &str, tokens: &mut Vec<Token>) -> &'s str {
     let mut rest = source;
     while !rest.is_empty() {
-        let dashed = rest.strip_prefix(['-', '+']).is_some_and(|after| after.starts_with(close));
-        if dashed || rest.starts_with(close) {
-            let length = close.len() + usize::from(dashed);
+        let has_dash = rest.strip_prefix(['-', '+']).is_some_and(|after| after.starts_with(close));
+        if has_dash || rest.starts_with(close) {
+            let length = close.len() + usize::from(has_dash);
             tokens.push(Token::Mark(rest[..length].to_owned()));
             return &rest[length..];
         }
-        rest = one(rest, tokens);
+        rest = read_token(rest, tokens);
     }
     rest
 }
 
-/// Reads one token of an expression, and returns the rest.
-fn one<'s>(source: &'s str, tokens: &mut Vec<Token>) -> &'s str {
+/// Appends the first token of an expression, and returns the rest.
+fn read_token<'s>(source: &'s str, tokens: &mut Vec<Token>) -> &'s str {
     let first = source.chars().next().unwrap_or(' ');
-    let while_ = |keep: &dyn Fn(char) -> bool| source.find(|c: char| !keep(c)).unwrap_or(source.len());
+    let length_while = |keep: &dyn Fn(char) -> bool| source.find(|c: char| !keep(c)).unwrap_or(source.len());
     let (length, make): (usize, fn(String) -> Token) = if first.is_whitespace() {
-        (while_(&char::is_whitespace), Token::Space)
+        (length_while(&char::is_whitespace), Token::Space)
     } else if first.is_ascii_digit() {
-        (while_(&|c| c.is_ascii_digit()), Token::Number)
+        (length_while(&|c| c.is_ascii_digit()), Token::Number)
     } else if first.is_alphabetic() || first == '_' {
-        (while_(&|c| c.is_alphanumeric() || c == '_'), Token::Name)
+        (length_while(&|c| c.is_alphanumeric() || c == '_'), Token::Name)
     } else if matches!(first, '\'' | '"' | '`') {
-        (quoted(source, first), Token::Quoted)
+        (quoted_length(source, first), Token::Quoted)
     } else {
         let double = ["==", "!=", "<=", ">=", "&&", "||", "//", "**"].iter().any(|sign| source.starts_with(sign));
         (if double { 2 } else { first.len_utf8() }, Token::Sign)
@@ -141,7 +142,7 @@ fn one<'s>(source: &'s str, tokens: &mut Vec<Token>) -> &'s str {
 }
 
 /// Returns the length of a string with its quotes, or of the whole rest if it does not end.
-fn quoted(source: &str, quote: char) -> usize {
+fn quoted_length(source: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in source.char_indices().skip(1) {
         match c {
@@ -167,14 +168,14 @@ mod tests {
             "{% for k, v in d.items() %}{{ k }}é{% endfor %}",
             "}} {%%} {{}} {#",
         ] {
-            assert_eq!(join(&template(source)), source);
+            assert_eq!(join(&parse_template(source)), source);
         }
     }
 
     #[test]
     fn comments_and_raw_blocks_are_plain() {
         let names = |source: &str| {
-            template(source)
+            parse_template(source)
                 .into_iter()
                 .filter(|t| matches!(t, Token::Name(_)))
                 .map(|t| t.text().to_owned())

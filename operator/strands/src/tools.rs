@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use signoff_manifest::source::Node;
 
 use super::{
-    gates::plain,
+    gates::scalar_text,
     import::Import,
     import_notes::NoteLevel,
-    names::{free, label},
+    names::{free_name, label},
 };
 
 /// The tools of the Strands CLI without an equivalent, each with a remedy.
@@ -50,8 +50,9 @@ pub(super) struct AgentVariant {
 }
 
 impl Import<'_> {
-    /// Reads the tools that a file declares, before anything else is read.
-    pub(super) fn declared_tools(&mut self, tools: &Node) {
+    /// Adds the tools that a file declares to `declared`, before any agent is read. Of two executors or servers with
+    /// one id, the second is left out with a note.
+    pub(super) fn read_declared_tools(&mut self, tools: &Node) {
         self.notes.read(tools, "tools", "tools");
         let sections = [("python", ToolKind::Python), ("http_executors", ToolKind::Http), ("mcp", ToolKind::Mcp)];
         for (section, kind) in sections {
@@ -60,15 +61,15 @@ impl Import<'_> {
                 let id = match kind {
                     ToolKind::Http => {
                         self.notes.read(node, "http executor", &field);
-                        node.get("id").map(plain)
+                        node.get("id").map(scalar_text)
                     }
                     ToolKind::Python => {
                         self.notes.read(node, "python tool", &field);
-                        node.get("callable").map_or_else(|| node.text().map(str::to_owned), |name| Some(plain(name)))
+                        node.get("callable").map_or_else(|| node.text().map(str::to_owned), |name| Some(scalar_text(name)))
                     }
                     ToolKind::Mcp => {
                         self.notes.read(node, "MCP server", &field);
-                        node.get("id").map(plain)
+                        node.get("id").map(scalar_text)
                     }
                 };
                 let id = id.unwrap_or_default();
@@ -83,8 +84,9 @@ impl Import<'_> {
         }
     }
 
-    /// Returns the agent of a step with its own tools: a variant of the agent, because the conversation is separate.
-    pub(super) fn with_tools(&mut self, agent: &str, tools: Option<&Node>, field: &str) -> String {
+    /// Returns the name of the agent for a step. For a step with tools of its own, adds a variant of the agent with
+    /// these tools, unless there is one.
+    pub(super) fn agent_with_tools(&mut self, agent: &str, tools: Option<&Node>, field: &str) -> String {
         let Some(tools) = tools.filter(|tools| !tools.is_null()) else { return agent.to_owned() };
         let is_same = |known: &&AgentVariant| known.agent == agent && known.tools.to_json() == tools.to_json();
         if let Some(known) = self.variants.iter().find(is_same) {
@@ -93,7 +95,7 @@ impl Import<'_> {
         let is_taken = |name: &str| {
             self.agent_names.iter().any(|other| other == name) || self.variants.iter().any(|other| other.name == name)
         };
-        let name = free(&label(&format!("{agent}-tools"), "agent"), is_taken);
+        let name = free_name(&label(&format!("{agent}-tools"), "agent"), is_taken);
         let message =
             format!("tools belong to agents: the step has the agent {name}, which is {agent} with these tools");
         self.tell_at(NoteLevel::Info, field, tools, message);
@@ -103,21 +105,21 @@ impl Import<'_> {
         name
     }
 
-    /// Reads the tools that a file gives to every agent.
+    /// Sets `tools_of_all` to the tools that a file gives to every agent.
     pub(super) fn read_retrieval(&mut self, policy: &Node) {
         let Some(retrieval) = policy.get("retrieval") else { return };
         let (section, field) = ("context_policy.retrieval", "context_policy.retrieval.jit_tools");
         self.notes.read(retrieval, section, section);
         let listed = retrieval.get("jit_tools").map(Node::items).unwrap_or_default().iter().enumerate();
-        self.tools_of_all = listed.map(|(at, tool)| (plain(tool), tool.clone(), format!("{field}[{at}]"))).collect();
+        self.tools_of_all = listed.map(|(at, tool)| (scalar_text(tool), tool.clone(), format!("{field}[{at}]"))).collect();
     }
 
-    /// Returns the tools of an agent: the listed ones, or all that the file declares. If all agents have common tools,
-    /// an agent without a list gets those and its servers.
-    pub(super) fn tools_of_agent(&mut self, agent: &str, node: &Node) -> Vec<String> {
+    /// Imports the tools of an agent, and returns their names in the Workflow. An agent without a list gets all tools
+    /// that the file declares, or only the declared servers if the file gives tools to every agent.
+    pub(super) fn import_tools_of_agent(&mut self, agent: &str, node: &Node) -> Vec<String> {
         let listed = node.get("tools").filter(|tools| !tools.is_null());
         match listed {
-            Some(tools) => self.tools_in(agent, tools, &format!("agents.{agent}.tools")),
+            Some(tools) => self.import_listed_tools(agent, tools, &format!("agents.{agent}.tools")),
             None => {
                 let is_declared = |tool: &&DeclaredTool| self.tools_of_all.is_empty() || tool.kind == ToolKind::Mcp;
                 let tools = self.declared.iter().filter(is_declared);
@@ -127,25 +129,27 @@ impl Import<'_> {
         }
     }
 
-    /// Returns the name and the tools of a variant, if it is one of this agent.
-    pub(super) fn tools_of_variant(&mut self, index: usize, agent: &str) -> Option<(String, Vec<String>)> {
+    /// Imports the tools of a variant, and returns its name and its tools. Returns `None` if it is a variant of another
+    /// agent.
+    pub(super) fn import_tools_of_variant(&mut self, index: usize, agent: &str) -> Option<(String, Vec<String>)> {
         let variant = self.variants.get(index).filter(|variant| variant.agent == agent)?;
         let (name, tools, field) = (variant.name.clone(), variant.tools.clone(), variant.field.clone());
-        let tools = self.tools_in(&name, &tools, &field);
+        let tools = self.import_listed_tools(&name, &tools, &field);
         Some((name, tools))
     }
 
-    fn tools_in(&mut self, agent: &str, tools: &Node, field: &str) -> Vec<String> {
+    fn import_listed_tools(&mut self, agent: &str, tools: &Node, field: &str) -> Vec<String> {
         let listed = tools.items().iter().enumerate();
-        let listed = listed.map(|(at, tool)| (plain(tool), tool.clone(), format!("{field}[{at}]"))).collect();
+        let listed = listed.map(|(at, tool)| (scalar_text(tool), tool.clone(), format!("{field}[{at}]"))).collect();
         self.import_tools(agent, listed)
     }
 
-    /// Imports tools of an agent: each with its id, its node and its field. Returns their names in the Workflow.
+    /// Imports tools of an agent, each given by its id, its node and its field, and the tools of every agent. Returns
+    /// their names in the Workflow.
     fn import_tools(&mut self, agent: &str, tools: Vec<(String, Node, String)>) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for (id, node, field) in tools.into_iter().chain(self.tools_of_all.clone()) {
-            self.listed_tools.insert(self.key(&id));
+            self.listed_tools.insert(self.short_name(&id));
             let imported = self.import_tool(&id, &node, &field);
             if imported.is_empty() {
                 self.left_tools.push(format!("{agent}: {id}"));
@@ -155,10 +159,10 @@ impl Import<'_> {
         names
     }
 
-    /// Returns the names of a tool in the Workflow; empty without an equivalent. A tool is imported when the first
-    /// agent lists the tool.
+    /// Imports a tool, if it was not imported before. Returns its names in the Workflow, or none and a note if it has
+    /// no equivalent.
     fn import_tool(&mut self, id: &str, node: &Node, field: &str) -> Vec<String> {
-        let key = self.key(id);
+        let key = self.short_name(id);
         if let Some(known) = self.made_tools.get(&key) {
             return known.clone();
         }
@@ -167,15 +171,15 @@ impl Import<'_> {
             tool.map(|tool| (tool.node.clone(), tool.field.clone()))
         };
         let names = match (declared(ToolKind::Http), declared(ToolKind::Mcp), key.as_str()) {
-            (Some((node, field)), _, _) => self.http_executor(&key, &node, &field),
-            (None, Some((node, field)), _) => self.mcp_server(&key, &node, &field),
-            (None, None, "http_request" | "web_fetch") => self.any_url(&key, node, field),
+            (Some((node, field)), _, _) => self.import_http_executor(&key, &node, &field),
+            (None, Some((node, field)), _) => self.import_mcp_server(&key, &node, &field),
+            (None, None, "http_request" | "web_fetch") => self.import_any_url_tool(&key, node, field),
             (None, None, "human_intervention.request" | "handoff_to_user" | "ask-human") => {
-                self.question_gate(node, field);
+                self.add_question_gate(node, field);
                 vec![key.clone()]
             }
             (None, None, name) => {
-                let Some(names) = self.file_tool(name, node, field) else {
+                let Some(names) = self.import_file_tool(name, node, field) else {
                     let why = match MISSING.iter().find(|(missing, _)| *missing == name) {
                         Some((_, remedy)) => format!("there is no tool {name}: {remedy}"),
                         None => format!("there is no tool {name}: write a step that does its work, and a tool for it"),
@@ -191,20 +195,20 @@ impl Import<'_> {
     }
 
     /// Returns the short name of a tool: `strands_tools.http_request.http_request` becomes `http_request`.
-    fn key(&self, id: &str) -> String {
+    fn short_name(&self, id: &str) -> String {
         let is_whole = id == "human_intervention.request"
             || self.declared.iter().any(|tool| tool.id == id && tool.kind != ToolKind::Python);
         if is_whole { id.to_owned() } else { id.rsplit('.').next().unwrap_or(id).to_owned() }
     }
 
-    /// Adds the gate with the approvers of an agent's questions.
-    fn question_gate(&mut self, node: &Node, field: &str) {
+    /// Adds the gate that names who answers the questions of agents, once.
+    fn add_question_gate(&mut self, node: &Node, field: &str) {
         if self.spec_gates.iter().any(|gate| gate["type"] == "question") {
             return;
         }
         let is_taken =
             |name: &str| self.spec_gates.iter().chain(&self.spec_steps).any(|entry: &Value| entry["name"] == name);
-        let name = free("questions", is_taken);
+        let name = free_name("questions", is_taken);
         let message = format!(
             "the agent asks people, and the gate {name} says whom: {} answers; after 7 days a question is overdue",
             self.approver
@@ -218,7 +222,7 @@ impl Import<'_> {
 
     /// Adds notes about declared tools that no agent can call.
     pub(super) fn tell_unused_tools(&mut self) {
-        let is_listed = |tool: &&DeclaredTool| self.listed_tools.contains(&self.key(&tool.id));
+        let is_listed = |tool: &&DeclaredTool| self.listed_tools.contains(&self.short_name(&tool.id));
         let unused = self.declared.iter().filter(|tool| !is_listed(tool));
         let unused: Vec<_> = unused.map(|tool| (tool.field.clone(), tool.node.clone(), tool.id.clone())).collect();
         for (field, node, id) in unused {

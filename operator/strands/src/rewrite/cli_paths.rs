@@ -32,13 +32,13 @@ pub(crate) struct CliPaths {
 }
 
 impl CliPaths {
-    /// Creates the context of a file. `is_taken` says whether an input or a variable has a name.
+    /// Collects the equivalents for one file. `is_taken`: whether an input or a variable has a name.
     pub(crate) fn new(file: &Node, kind: &str, config: &Node, is_taken: impl Fn(&str) -> bool) -> Self {
         let roots = FIELDS.into_iter().chain([EXECUTION]).filter(|root| !is_taken(root)).collect();
         let mut literals = BTreeMap::new();
         for field in FIELDS {
             if let Some(node) = file.get(field) {
-                collect(node, vec![field.to_owned()], &mut literals);
+                collect_literals(node, vec![field.to_owned()], &mut literals);
             }
         }
         let unchanged: &[&str] = match kind {
@@ -56,13 +56,13 @@ impl CliPaths {
         let mut members: BTreeMap<&'static str, String> =
             everywhere.into_iter().chain(unchanged.iter().copied()).map(|name| (name, name.to_owned())).collect();
         if kind == "evaluator_optimizer" {
-            for (member, now) in [
+            for (member, equivalent) in [
                 ("history", "iterations"),
                 ("iterations", "(iterations | length)"),
                 ("final_score", "evaluation.score"),
                 ("last_evaluation", "evaluation"),
             ] {
-                members.insert(member, now.to_owned());
+                members.insert(member, equivalent.to_owned());
             }
             for limit in ["min_score", "max_iters"] {
                 if let Some(literal) = config.get("accept").and_then(|accept| accept.get(limit)).and_then(literal) {
@@ -87,8 +87,8 @@ impl CliPaths {
 
 /// Replaces paths that only the Strands CLI has by their equivalents.
 pub(super) fn replace_paths(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
-    let is_asked = |token: &Token| names.context.roots.iter().any(|root| token.is_name(root));
-    if !source.iter().any(is_asked) {
+    let is_cli_root = |token: &Token| names.context.roots.iter().any(|root| token.is_name(root));
+    if !source.iter().any(is_cli_root) {
         return source.to_vec();
     }
     let vars = template_vars(source, names);
@@ -97,7 +97,7 @@ pub(super) fn replace_paths(source: &[Token], names: &Names, found: &mut Unresol
     let mut at = 0;
     while let Some(token) = source.get(at) {
         let name = token.text();
-        if !is_asked(token) || !walk.is_root(at, name) || walk.var_source(at, name).is_some() {
+        if !is_cli_root(token) || !walk.is_root(at, name) || walk.var_source(at, name).is_some() {
             out.push(token.clone());
             at += 1;
             continue;
@@ -105,14 +105,14 @@ pub(super) fn replace_paths(source: &[Token], names: &Names, found: &mut Unresol
         let path = walk.path(at);
         match names.context.equivalent(&path) {
             Some((now, members)) => {
-                out.extend(tokens::expression(now));
+                out.extend(tokens::parse_expression(now));
                 at = after_members(source, at + 1, members);
             }
             None => {
                 let count = path.members.len() - usize::from(path.calls);
                 found.missing.insert(render_path(&path.root, path.members.get(..count).unwrap_or_default()));
                 let is_looped_over = walk.before(at).is_some_and(|(_, token)| token.is_name("in"));
-                out.extend(tokens::expression(if is_looped_over { "[]" } else { "''" }));
+                out.extend(tokens::parse_expression(if is_looped_over { "[]" } else { "''" }));
                 at = walk.end_of_operand(path.end);
             }
         }
@@ -120,16 +120,16 @@ pub(super) fn replace_paths(source: &[Token], names: &Names, found: &mut Unresol
     out
 }
 
-/// Returns the token after this number of members.
+/// Returns the position of the token after the given number of members. `from`: the position of the first member.
 fn after_members(source: &[Token], from: usize, members: usize) -> usize {
     (0..members).fold(from, |at, _| at + if source.get(at).is_some_and(|token| token.is_sign("[")) { 3 } else { 2 })
 }
 
 /// Collects every single value of a node by its path.
-fn collect(node: &Node, path: Vec<String>, literals: &mut BTreeMap<Vec<String>, String>) {
+fn collect_literals(node: &Node, path: Vec<String>, literals: &mut BTreeMap<Vec<String>, String>) {
     for (key, value) in node.fields() {
         let path = [path.as_slice(), std::slice::from_ref(&key.name)].concat();
-        collect(value, path.clone(), literals);
+        collect_literals(value, path.clone(), literals);
         if let Some(literal) = literal(value) {
             literals.insert(path, literal);
         }
@@ -144,7 +144,7 @@ pub(crate) fn quoted(text: &str) -> String {
 /// Renders a single value as a literal of a template.
 fn literal(node: &Node) -> Option<String> {
     match &node.value {
-        Value::Bool(it) => Some(it.to_string()),
+        Value::Bool(value) => Some(value.to_string()),
         Value::Number(number) => Some(number.to_string()),
         Value::Text(text) => Some(quoted(text)),
         Value::Null | Value::List(_) | Value::Map(_) => None,

@@ -15,7 +15,7 @@ fn names() -> Names {
 
 #[track_caller]
 fn becomes(source: &str, expected: &str) {
-    assert_eq!(template(source, &names(), &mut UnresolvedNames::default()), expected);
+    assert_eq!(rewrite_template(source, &names(), &mut UnresolvedNames::default()), expected);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn the_default_of_an_optional_input_holds_for_an_empty_text() {
 #[test]
 fn members_of_iterations_are_in_their_evaluation() {
     let names = Names { judged: true, ..Names::default() };
-    let becomes = |source: &str| template(source, &names, &mut UnresolvedNames::default());
+    let becomes = |source: &str| rewrite_template(source, &names, &mut UnresolvedNames::default());
     assert_eq!(becomes("{{ iterations[-1].score }}"), "{{ iterations[-1].evaluation.score }}");
     assert_eq!(becomes("{{ iterations[0].draft_preview }}..."), "{{ iterations[0].draft[:200] }}...");
     assert_eq!(
@@ -108,7 +108,7 @@ fn members_of_iterations_are_in_their_evaluation() {
 #[test]
 fn unknown_ids_become_empty_texts_and_are_recorded() {
     let mut found = UnresolvedNames::default();
-    assert_eq!(template("{{ nodes.nobody.response.lower() }}", &names(), &mut found), "{{ ''.lower() }}");
+    assert_eq!(rewrite_template("{{ nodes.nobody.response.lower() }}", &names(), &mut found), "{{ ''.lower() }}");
     assert_eq!(found.strangers.into_iter().collect::<Vec<_>>(), ["nodes.nobody.response.lower"]);
 }
 
@@ -119,10 +119,10 @@ fn names_of_other_loops_are_not_rewritten() {
         "{% for one in evaluation.issues %}{{ one.score }}{% endfor %}",
         "{% for one in iterations %}{% endfor %}{% for one in tags %}{{ one.score }}{% endfor %}",
     ] {
-        assert_eq!(template(same, &judged, &mut UnresolvedNames::default()), same);
+        assert_eq!(rewrite_template(same, &judged, &mut UnresolvedNames::default()), same);
     }
     assert_eq!(
-        template(
+        rewrite_template(
             "{% for one in iterations %}{% for one in tags %}{{ one.score }}{% endfor %}{{ one.score }}{% endfor %}",
             &judged,
             &mut UnresolvedNames::default()
@@ -155,7 +155,7 @@ fn names_of_file(kind: &str) -> Names {
 #[track_caller]
 fn becomes_in(kind: &str, source: &str, expected: &str, missing: &[&str]) {
     let mut found = UnresolvedNames::default();
-    assert_eq!(template(source, &names_of_file(kind), &mut found), expected);
+    assert_eq!(rewrite_template(source, &names_of_file(kind), &mut found), expected);
     assert_eq!(found.missing.iter().map(String::as_str).collect::<Vec<_>>(), missing, "{source}");
 }
 

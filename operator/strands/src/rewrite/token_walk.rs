@@ -43,26 +43,26 @@ pub(super) struct TokenWalk<'a> {
 /// A name and its members.
 pub(super) struct NamePath {
     pub(super) root: String,
-    /// Its first token.
+    /// The position of the first token.
     pub(super) start: usize,
     pub(super) members: Vec<String>,
-    /// The first token after it.
+    /// The position of the token after the path.
     pub(super) end: usize,
     /// Whether the last member is called.
     pub(super) calls: bool,
 }
 
 impl TokenWalk<'_> {
-    /// Returns the meaning of a name that the template defines itself; the innermost loop decides.
+    /// Returns the source of a name that the template defines itself, by its last definition before `at`.
     pub(super) fn var_source(&self, at: usize, name: &str) -> Option<VarSource> {
         self.vars.iter().rev().find(|var| var.name == name && var.within.contains(&at)).map(|var| var.source)
     }
 
     /// Whether `loop.index` is the number of the item that a name means.
     pub(super) fn is_numbered(&self, at: usize, name: &str) -> bool {
-        let mut here = self.vars.iter().filter(|var| var.within.contains(&at));
-        let innermost = here.clone().filter(|var| var.is_loop).map(|var| var.within.start).max();
-        here.rfind(|var| var.name == name).is_some_and(|var| var.numbers && Some(var.within.start) == innermost)
+        let mut visible = self.vars.iter().filter(|var| var.within.contains(&at));
+        let innermost = visible.clone().filter(|var| var.is_loop).map(|var| var.within.start).max();
+        visible.rfind(|var| var.name == name).is_some_and(|var| var.numbers && Some(var.within.start) == innermost)
     }
 
     /// Returns the first token after the members, items and arguments that follow a name.
@@ -110,6 +110,7 @@ impl TokenWalk<'_> {
         !KEYWORDS.contains(&name) && !follows && !is_argument
     }
 
+    /// Returns the path that begins with the name at a position.
     pub(super) fn path(&self, at: usize) -> NamePath {
         let root = self.source[at].text().to_owned();
         let mut path = NamePath { root, start: at, members: Vec::new(), end: at + 1, calls: false };
