@@ -31,8 +31,8 @@ pub(crate) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Creates a temporary file that no other writer has, running or crashed. A process id would not make it unique,
-/// because in a container it is always 1.
+/// Creates a temporary file whose name no other writer uses, running or crashed. The name is random: a process id is
+/// not unique, because it is always 1 in a container.
 fn create_part(folder: &Path) -> io::Result<(PathBuf, fs::File)> {
     loop {
         let part = folder.join(format!(".{:016x}.part", fastrand::u64(..)));

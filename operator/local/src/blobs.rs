@@ -69,11 +69,11 @@ async fn run_blocking<T: Send + 'static>(
     done.map_err(|error| BlobError::Store { digest: digest.to_owned(), cause: Box::new(error) })
 }
 
-/// Checks that a name is a single segment of a path: no separator, no `..`, not hidden, not empty.
+/// Returns a name if it is a single segment of a path: not empty, not hidden, and without a separator.
 fn check_segment(name: &str) -> Result<&str, BlobError> {
-    let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-    let fits = !name.is_empty() && name.len() <= 253 && !name.starts_with('.') && name.bytes().all(plain);
-    if fits { Ok(name) } else { Err(BlobError::NotAnOwner(name.chars().take(80).collect())) }
+    let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    let is_segment = !name.is_empty() && name.len() <= 253 && !name.starts_with('.') && name.bytes().all(is_allowed);
+    if is_segment { Ok(name) } else { Err(BlobError::NotAnOwner(name.chars().take(80).collect())) }
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub struct Decided {
     pub verdict: Option<Verdict>,
     /// The reason, in the decider's words.
     pub reason: Option<String>,
-    /// Whether people decided, or a timeout, or the run itself.
+    /// The source of the outcome: people, a timeout, or the run itself.
     pub source: Source,
 }
 

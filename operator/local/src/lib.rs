@@ -160,7 +160,7 @@ impl Local {
         Self::with_secrets(sessions, user, LocalSecrets::default())
     }
 
-    /// Returns the same settings with other secrets.
+    /// Returns the settings of [`Local::new`] with other secrets.
     ///
     /// # Errors
     /// As [`Local::new`].
@@ -277,12 +277,12 @@ impl Local {
             metadata.name = Some(prefix + &suffix);
         }
         metadata.namespace.get_or_insert_with(|| NAMESPACE.to_owned());
-        metadata.uid = Some(uid());
+        metadata.uid = Some(random_uid());
         metadata.generation = Some(1);
         metadata.creation_timestamp = Some(Time(self.clock.now()));
         workflow.spec.requested_by.clone_from(&self.user);
-        let plan = self.plan(&workflow)?;
-        let caller = self.caller_of(&plan)?;
+        let plan = self.plan_run(&workflow)?;
+        let caller = self.build_caller(&plan)?;
         if workflow.spec.suspend == Some(true) {
             let why = "a local run has no way to set it to false again: leave it out; ctrl-C pauses, --resume goes on";
             return Err(Error::invalid("spec.suspend", why));
@@ -321,22 +321,24 @@ impl Local {
                 return Err(Error::SpecChanged { id: id(), was: accepted, is: current });
             }
         }
-        let plan = self.plan(&session.workflow)?;
+        let plan = self.plan_run(&session.workflow)?;
         restart_open_activities(&mut journal, self.clock.now().into());
-        let mut run = Run::new(self.clone(), self.caller_of(&plan)?, session, plan, journal);
+        let mut run = Run::new(self.clone(), self.build_caller(&plan)?, session, plan, journal);
         run.transition(true).await?;
         Ok(run)
     }
 
-    fn plan(&self, workflow: &Workflow) -> Result<Plan, Error> {
+    /// Plans a Workflow. Fails if a step is a container, which only a cluster can run.
+    fn plan_run(&self, workflow: &Workflow) -> Result<Plan, Error> {
         let settings = Settings { allow_commands: self.commands.is_some(), ..self.settings.clone() };
         let plan = Plan::of(workflow, &settings, &Arc::new(Policies::default())).map_err(Error::Invalid)?;
         let container = plan.containers().next().map(str::to_owned);
         container.map_or(Ok(plan), |step| Err(Error::NeedsCluster { step }))
     }
 
-    /// Returns the caller of one run, with its own processes for the servers that are commands.
-    fn caller_of(&self, plan: &Plan) -> Result<Arc<dyn Caller>, Error> {
+    /// Returns the caller of one run, with its own processes for the servers that are commands. Fails if the command of
+    /// a server is not confirmed.
+    fn build_caller(&self, plan: &Plan) -> Result<Arc<dyn Caller>, Error> {
         let mut commands = BTreeMap::new();
         for server in plan.commands() {
             let confirmed = self.commands.iter().flatten().find(|command| command.is_of(server));
@@ -356,15 +358,15 @@ impl Local {
 /// Restarts the times of activities that were in flight when the last process ended, because the time in between does
 /// not count. Deadlines of gates stay as they are.
 fn restart_open_activities(journal: &mut Journal, now: Moment) {
-    let open = |record: &&StepRecord| !record.phase.is_end() && record.kind != StepKind::Hitl;
-    let open: Vec<StepRecord> = journal.records().iter().filter(open).cloned().collect();
+    let is_open = |record: &&StepRecord| !record.phase.is_end() && record.kind != StepKind::Hitl;
+    let open: Vec<StepRecord> = journal.records().iter().filter(is_open).cloned().collect();
     for record in open {
         journal.put(StepRecord { at: now, ..record });
     }
 }
 
 /// Returns a random uid like those of the API server.
-fn uid() -> String {
+fn random_uid() -> String {
     let bits = fastrand::u128(..);
     let part = |from: u32, digits: u32| (bits >> from) & ((1 << (4 * digits)) - 1);
     format!("{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}", part(0, 8), part(32, 4), part(48, 3), part(60, 3), part(72, 12))

@@ -76,14 +76,14 @@ pub fn write_outputs(out: &Path, files: &[(String, String)], replace: bool) -> R
     Ok(written)
 }
 
-/// Checks that a path has only plain names.
+/// Returns a path if it is relative and has only plain names.
 fn check_path(path: &str) -> Result<PathBuf, OutputError> {
-    let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-    let fits = !path.is_empty()
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    let is_safe = !path.is_empty()
         && path.split('/').all(|part| !part.is_empty() && part != "." && part.len() <= MAX_NAME_BYTES)
         && !path.chars().any(|c| c.is_control() || c == '\\')
-        && Path::new(path).components().all(plain);
-    if fits { Ok(PathBuf::from(path)) } else { Err(OutputError::Path(path.to_owned())) }
+        && Path::new(path).components().all(is_plain);
+    if is_safe { Ok(PathBuf::from(path)) } else { Err(OutputError::Path(path.to_owned())) }
 }
 
 /// Writes one file atomically. `folder` resolves every part of the path below itself.

@@ -38,9 +38,9 @@ pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, St
 /// Returns the reason why a text is not accepted as an answer, or `None`. A word of trust is only accepted if it is an
 /// option.
 ///
-/// A single word that is similar to a verdict or an option of the gate is refused. A gate that is approved or asks
-/// again, without a form of its own, also refuses a word for a verdict that it does not allow. With `strict` it refuses
-/// every other word.
+/// A single word that is similar to a verdict or an option of the gate is refused. A gate that allows Approve or Retry
+/// and has no form of its own also refuses a word for a verdict that it does not allow. With `strict`, such a gate
+/// refuses every other single word too.
 #[must_use]
 pub fn mistyped(request: &ApprovalRequest, text: &str, strict: bool) -> Option<String> {
     let typed = text.trim();

@@ -33,7 +33,7 @@ use super::{
     wait,
 };
 
-pub(super) use transition::earlier;
+pub(super) use transition::earlier_of;
 
 /// The guard's epoch of runs without a guard.
 pub(super) const EPOCH: &str = "local";
@@ -176,10 +176,10 @@ impl Run {
         if let Some(invalid) = result.status.invalid.get(user) {
             return Err(DecisionError::Because(invalid.why.clone()));
         }
-        let have = result.status.tally.unwrap_or_default();
+        let tally = result.status.tally.unwrap_or_default();
         let outcome = match &result.status.outcome {
             Some(_) => DecisionOutcome::Decided,
-            None => DecisionOutcome::Needs { have: have.have, needed: next.spec.request.threshold() },
+            None => DecisionOutcome::Needs { have: tally.have, needed: next.spec.request.threshold() },
         };
         next.status = Some(result.status);
         self.session.put(next.clone())?;
@@ -195,14 +195,15 @@ impl Run {
     /// # Errors
     /// The session cannot be written or is damaged. Completed work is in the session as far as it was written.
     pub async fn go(&mut self) -> Result<RunOutcome, Error> {
-        wait::go(self).await
+        wait::drive(self).await
     }
 
     pub(super) fn now(&self) -> Now {
         Now::new(self.local.clock.now().into(), EPOCH.to_owned())
     }
 
-    /// Counts the votes of an Approval. A vote that is too costly is invalid.
+    /// Counts the votes of an Approval. A vote whose evaluation is too costly is invalid, and the other votes are
+    /// counted again.
     async fn tally(&self, approval: &Approval, now: &Now) -> Result<TallyResult, Error> {
         let mut costly = BTreeMap::new();
         loop {
@@ -237,6 +238,7 @@ impl Run {
         }
     }
 
+    /// Fetches a large value of the run as text.
     async fn fetch(&self, digest: &Digest) -> Result<String, Error> {
         let bytes = self.session.blobs().get(&self.session.owner(), digest.as_str(), None).await?;
         let text = bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok());
@@ -252,12 +254,15 @@ impl Run {
     }
 
     /// Announces an event of a gate.
+    ///
+    /// `say`: completes the announcement about `approval`.
     fn announce<'a>(&self, approval: &'a Approval, say: impl FnOnce(Announcement<'a>) -> Announcement<'a>) {
         let listener = GateListener { handler: &*self.local.handler, approval };
         announce([&listener as &dyn Listener], &say(Announcement::about(About::Approval(&approval.metadata))));
     }
 
-    /// Returns the question to the handler about a pending Approval.
+    /// Returns the question to the handler about a pending Approval, with its whole texts, or `None` if the Approval
+    /// does not exist. `refused`: the reason why the handler's last answer did not count.
     pub(super) async fn build_question(
         &self,
         name: &str,
@@ -286,7 +291,7 @@ impl Run {
         Ok(Some(GateQuestion { approval, context, reviewed, sent, originals, refused }))
     }
 
-    /// Returns the text before an edit, from the request of its gate.
+    /// Returns the text before an edit, from the request of the gate at which people made the edit.
     async fn fetch_original(&self, edit: &Edit) -> Result<String, String> {
         let requests = self.session.approvals.values().map(|approval| &approval.spec.request);
         let mut of_gate = requests.filter(|request| request.gate.path == edit.path);

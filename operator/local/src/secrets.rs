@@ -38,7 +38,8 @@ impl LocalSecrets {
         Self { folder: Some(folder.into()) }
     }
 
-    fn find(&self, name: &str, key: &str) -> Result<Option<KeyText>, CallError> {
+    /// Reads a key of a Secret from the folder, or from the environment if the folder lacks the key.
+    fn find_key(&self, name: &str, key: &str) -> Result<Option<KeyText>, CallError> {
         if let Some(folder) = &self.folder {
             let folder = folder.join(check_segment(name)?);
             if let Some(text) = read_file(name, &folder.join(check_segment(key)?))? {
@@ -83,7 +84,7 @@ impl LocalSecrets {
 #[async_trait]
 impl Secrets for LocalSecrets {
     async fn read(&self, _: &str, name: &str, key: &str, wanted: SecretUse<'_>) -> Result<FoundSecret, CallError> {
-        let Some(found) = self.find(name, key)? else {
+        let Some(found) = self.find_key(name, key)? else {
             let file = self.folder.as_ref().map(|folder| format!(" or write {}/{name}/{key}", folder.display()));
             return Err(CallError::invalid(format!(
                 "there is no Secret {name} with the key {key}: set {}{}",
@@ -122,8 +123,8 @@ impl KeyText {
     /// Returns a shell command that adds an entry to the hosts of the Secret.
     fn line_that_allows(&self, name: &str, entry: &str) -> String {
         match &self.folder {
-            Some(folder) => format!("echo {} > {}", quoted(entry), quoted(&folder.join(HOSTS).display().to_string())),
-            None => format!("export {}={}", variable_name(name, HOSTS), quoted(entry)),
+            Some(folder) => format!("echo {} > {}", quote(entry), quote(&folder.join(HOSTS).display().to_string())),
+            None => format!("export {}={}", variable_name(name, HOSTS), quote(entry)),
         }
     }
 }
@@ -136,9 +137,9 @@ struct HostList {
 }
 
 /// Quotes a text as one word of a shell.
-fn quoted(text: &str) -> String {
-    let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || ".-_/".contains(c));
-    if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+fn quote(text: &str) -> String {
+    let is_plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || ".-_/".contains(c));
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Returns the text of a file, if it exists.
@@ -179,10 +180,10 @@ fn possible_owners(variable: &str) -> Vec<&str> {
     words.match_indices('_').map(|(end, _)| &words[..end]).collect()
 }
 
-/// Checks that a name is a single segment of a path.
+/// Returns a name if it is a single segment of a path, so that it cannot leave its folder.
 fn check_segment(name: &str) -> Result<&str, CallError> {
-    let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']);
-    plain.then_some(name).ok_or_else(|| CallError::invalid(format!("{name:?} is not the name of a Secret or of a key")))
+    let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']);
+    is_plain.then_some(name).ok_or_else(|| CallError::invalid(format!("{name:?} is not the name of a Secret or of a key")))
 }
 
 #[cfg(test)]

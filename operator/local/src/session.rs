@@ -123,7 +123,7 @@ impl Sessions {
     /// # Errors
     /// Errors of the file system.
     pub fn sweep(&self) -> Result<usize, Error> {
-        let mut swept = 0;
+        let mut count = 0;
         for name in self.entry_names()? {
             let is_leftover =
                 |end: &str| name.strip_prefix('.').and_then(|n| n.strip_suffix(end)).is_some_and(is_plain);
@@ -138,9 +138,9 @@ impl Sessions {
                 _ => {}
             }
             fs::remove_dir_all(&folder).map_err(Error::file("cannot remove", &folder))?;
-            swept += 1;
+            count += 1;
         }
-        Ok(swept)
+        Ok(count)
     }
 
     /// Returns the folder of the large values of a session.
@@ -213,6 +213,7 @@ impl Sessions {
         Ok(Session { id: id.to_owned(), folder, workflow, approvals, _lock: lock })
     }
 
+    /// Returns the folder of a session, if it exists.
     fn folder(&self, id: &str) -> Result<PathBuf, Error> {
         let folder = self.root.join(id);
         if is_plain(id) && folder.is_dir() { Ok(folder) } else { Err(self.missing_error(id)) }
@@ -304,7 +305,8 @@ fn approval_file_name(approval: &str) -> Result<String, Error> {
     Err(Error::invalid("spec.steps", format!("{approval:?} cannot be the name of an Approval: steps are DNS labels")))
 }
 
-/// Locks a session. The operating system releases the lock when this process ends.
+/// Locks a session, and writes the id of this process into the lock file. The operating system releases the lock when
+/// this process ends.
 fn lock(id: &str, folder: &Path) -> Result<fs::File, Error> {
     let path = folder.join(LOCK);
     let open = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
@@ -312,10 +314,10 @@ fn lock(id: &str, folder: &Path) -> Result<fs::File, Error> {
     match file.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
-            let mut by = String::new();
+            let mut holder = String::new();
             // Only for the message: nothing depends on the id of the process.
-            let _ = (&mut file).take(16).read_to_string(&mut by);
-            let by = if by.is_empty() { "another process".to_owned() } else { format!("process {}", by.trim()) };
+            let _ = (&mut file).take(16).read_to_string(&mut holder);
+            let by = if holder.is_empty() { "another process".to_owned() } else { format!("process {}", holder.trim()) };
             return Err(Error::Busy { id: id.to_owned(), by });
         }
         Err(fs::TryLockError::Error(cause)) => return Err(Error::file("cannot lock", path)(cause)),
@@ -326,16 +328,16 @@ fn lock(id: &str, folder: &Path) -> Result<fs::File, Error> {
 
 /// Whether a name is a single segment of a path and one word of a shell.
 fn is_plain(name: &str) -> bool {
-    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    let is_edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     name.len() <= 253
-        && name.bytes().all(plain)
-        && edge(name.bytes().next())
-        && edge(name.bytes().next_back())
+        && name.bytes().all(is_allowed)
+        && is_edge(name.bytes().next())
+        && is_edge(name.bytes().next_back())
         && !name.contains("..")
 }
 
-/// Returns this number of random letters and digits.
+/// Returns a text of `letters` random letters and digits.
 pub(super) fn random_suffix(letters: usize) -> String {
     (0..letters).filter_map(|_| LETTERS.get(fastrand::usize(..LETTERS.len()))).map(|byte| char::from(*byte)).collect()
 }

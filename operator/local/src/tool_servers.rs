@@ -92,7 +92,8 @@ impl CommandServer {
         })
     }
 
-    /// Returns the running server, and starts it if necessary.
+    /// Returns the running server. Starts it first if it does not run, but only if its command is still the confirmed
+    /// one.
     async fn ensure_started<'s>(
         &self,
         running: &'s mut Option<StdioServer>,
@@ -100,10 +101,10 @@ impl CommandServer {
     ) -> Result<&'s mut StdioServer, CallError> {
         match running {
             Some(server) => Ok(server),
-            none => {
+            not_started => {
                 let command = self.command.resolve_confirmed().map_err(|why| CallError::refused(why.to_string()))?;
                 let server = StdioServer::start(self.command.server(), &command, time_left(deadline)).await?;
-                Ok(none.insert(server))
+                Ok(not_started.insert(server))
             }
         }
     }

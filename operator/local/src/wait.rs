@@ -9,7 +9,7 @@ use signoff_api::{Decision, Moment};
 use super::{
     error::Error,
     handler::Event,
-    run::{DecisionError, Run, RunOutcome, earlier},
+    run::{DecisionError, Run, RunOutcome, earlier_of},
 };
 use signoff_executor::clock::wake_up;
 
@@ -32,7 +32,7 @@ enum WaitEnd {
 }
 
 /// Makes transitions until the run has ended, or only decisions are left that the handler does not give.
-pub(super) async fn go(run: &mut Run) -> Result<RunOutcome, Error> {
+pub(super) async fn drive(run: &mut Run) -> Result<RunOutcome, Error> {
     let mut declined = BTreeSet::new();
     let mut open_question: Option<OpenQuestion> = None;
     // The run can have ended when it was resumed. Another transition would not find the reason of the end.
@@ -45,7 +45,7 @@ pub(super) async fn go(run: &mut Run) -> Result<RunOutcome, Error> {
         run.stops = stops;
         let transition = match run.transition(is_pausing).await {
             Err(Error::Interrupted { .. }) => {
-                run.keep_results().await?;
+                run.commit_results().await?;
                 // Calls in flight that must not be repeated are awaited once, without starting new ones.
                 if stops == 0 && run.count_unrepeatable() > 0 {
                     continue;
@@ -66,7 +66,7 @@ pub(super) async fn go(run: &mut Run) -> Result<RunOutcome, Error> {
             if open_question.is_none()
                 && let Some(name) = Run::next_undeclined(&transition, &declined)
             {
-                open_question = ask(run, name, 1, None).await?;
+                open_question = ask_handler(run, name, 1, None).await?;
             }
         }
         let waits = !is_pausing && (open_question.is_some() || transition.wake_at.is_some());
@@ -76,16 +76,16 @@ pub(super) async fn go(run: &mut Run) -> Result<RunOutcome, Error> {
         if is_pausing {
             run.local.handler.happened(&Event::Finishing { calls: run.count_unrepeatable() });
         }
-        let due = earlier(transition.wake_at, run.gates_wake_at).filter(|_| !is_pausing);
+        let due = earlier_of(transition.wake_at, run.gates_wake_at).filter(|_| !is_pausing);
         match wait_for_end(run, &mut open_question, due, stops).await {
             WaitEnd::Transition | WaitEnd::Stop => {}
             WaitEnd::Answer(decision) => {
                 let Some(OpenQuestion { name, attempt, .. }) = open_question.take() else { continue };
-                match decide(run, &name, decision.map(|decision| *decision)).await? {
+                match apply_answer(run, &name, decision.map(|decision| *decision)).await? {
                     AnswerResult::Taken => {}
                     AnswerResult::Declined => _ = declined.insert(name),
                     AnswerResult::Refused(_) if attempt >= ATTEMPTS => _ = declined.insert(name),
-                    AnswerResult::Refused(why) => open_question = ask(run, name, attempt + 1, Some(why)).await?,
+                    AnswerResult::Refused(why) => open_question = ask_handler(run, name, attempt + 1, Some(why)).await?,
                 }
             }
         }
@@ -102,7 +102,8 @@ enum AnswerResult {
     Refused(String),
 }
 
-async fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result<AnswerResult, Error> {
+/// Applies an answer of the handler to a gate. `decision`: `None` if the handler declines.
+async fn apply_answer(run: &mut Run, name: &str, decision: Option<Decision>) -> Result<AnswerResult, Error> {
     let Some(decision) = decision else { return Ok(AnswerResult::Declined) };
     let user = run.local.decider.clone();
     match run.decide(name, &user, decision).await {
@@ -119,12 +120,16 @@ async fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result
     }
 }
 
-async fn ask(run: &Run, name: String, attempt: u32, refused: Option<String>) -> Result<Option<OpenQuestion>, Error> {
+/// Asks the handler about a gate, and returns the open question. `attempt`: the number of this answer, from 1.
+/// `refused`: the reason why the last answer did not count.
+async fn ask_handler(run: &Run, name: String, attempt: u32, refused: Option<String>) -> Result<Option<OpenQuestion>, Error> {
     let Some(question) = run.build_question(&name, refused).await? else { return Ok(None) };
     let handler = Arc::clone(&run.local.handler);
     Ok(Some(OpenQuestion { name, attempt, answer: Box::pin(async move { handler.answer(question).await }) }))
 }
 
+/// Waits for the first of a finished call, an answer, the time `due`, or a request to pause beyond `stops`. A finished
+/// call becomes a fact for the next transition.
 async fn wait_for_end(
     run: &mut Run,
     open_question: &mut Option<OpenQuestion>,

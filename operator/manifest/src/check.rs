@@ -35,7 +35,7 @@ pub struct Checked {
     pub title: String,
     /// The Workflow, if it could be read.
     pub workflow: Option<Box<Workflow>>,
-    /// Whether it has an apiVersion or a kind, which values and answers lack.
+    /// Whether the document has an apiVersion or a kind. Files of values and of answers have neither.
     pub is_named: bool,
     /// All problems of the document, in the order of the text.
     pub problems: Vec<Problem>,
@@ -55,8 +55,8 @@ pub fn check(text: &str, settings: &Settings) -> Vec<Checked> {
     check_with(text, settings, |_| None)
 }
 
-/// Checks every object of a text like [`check`]. Objects of another format are checked by `other`, which returns `None`
-/// for all others.
+/// Checks every object of a text like [`check`]. `other` checks the objects of another format, and returns `None` for
+/// an object of Signoff.
 #[must_use]
 pub fn check_with(text: &str, settings: &Settings, other: impl Fn(&Node) -> Option<Checked>) -> Vec<Checked> {
     let check_one = |node: &Node| other(node).unwrap_or_else(|| check_object(text, node, settings));
@@ -86,7 +86,7 @@ fn check_object(text: &str, node: &Node, settings: &Settings) -> Checked {
     let mut problems = Problems::of(text);
     let field = |name: &str| node.get(name).and_then(Node::text);
     let kind = field("kind").unwrap_or_default().to_owned();
-    let title = format!("{} {}", if kind.is_empty() { "document" } else { &kind }, name(node)).trim_end().to_owned();
+    let title = format!("{} {}", if kind.is_empty() { "document" } else { &kind }, object_name(node)).trim_end().to_owned();
     let ours = format!("{GROUP}/{VERSION}");
     let is_foreign =
         |version: &str| !version.starts_with(&format!("{GROUP}/")) && !kind.is_empty() && schema::of(&kind).is_none();
@@ -107,7 +107,7 @@ fn check_object(text: &str, node: &Node, settings: &Settings) -> Checked {
     }
     check_by_kind(node, &kind, &mut problems);
     let workflow = plan_unless_moved(node, &kind, settings, &mut problems);
-    kubectl::refused(text, node, &mut problems);
+    kubectl::warn_of_refused_texts(text, node, &mut problems);
     let all = problems.found.clone();
     problems.found.retain(|problem| !follows_from_unknown(problem, &all));
     // Problems about missing checks come after the problems that have to be corrected first.
@@ -138,8 +138,8 @@ fn check_by_kind(node: &Node, kind: &str, problems: &mut Problems<'_>) {
     }
 }
 
-/// Plans a Workflow. If fields have moved, the plan is not checked, because its errors about old fields would be
-/// misleading.
+/// Plans a Workflow, and returns it; `None` for another kind. If fields have moved, the Workflow is not planned,
+/// because errors of the plan about old fields would be misleading.
 fn plan_unless_moved(
     node: &Node,
     kind: &str,
@@ -166,7 +166,7 @@ fn follows_from_unknown(problem: &Problem, all: &[Problem]) -> bool {
 }
 
 /// Returns the name of an object, `refund-…` for a generated one, or an empty text.
-fn name(node: &Node) -> String {
+fn object_name(node: &Node) -> String {
     let field = |name: &str| node.get("metadata").and_then(|metadata| metadata.get(name)).and_then(Node::text);
     match (field("name"), field("generateName")) {
         (Some(name), _) => name.to_owned(),
@@ -175,7 +175,7 @@ fn name(node: &Node) -> String {
     }
 }
 
-/// Checks name and namespace of an object like the API server.
+/// Checks the name and the namespace of an object, as the API server does.
 fn check_metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
     if let Some(namespace) = node.get("metadata").and_then(|metadata| metadata.get("namespace"))
         && !names::is_label(namespace.text().unwrap_or_default())
@@ -277,7 +277,7 @@ fn says_the_same(error: &FieldError, problem: &Problem) -> bool {
 fn with_placeholders(workflow: &Workflow, node: &Node, problems: &mut Problems<'_>) -> Workflow {
     let mut filled = workflow.clone();
     for (index, input) in filled.spec.inputs.iter_mut().enumerate() {
-        let Some(value) = stand_in(input) else { continue };
+        let Some(value) = placeholder(input) else { continue };
         let field = format!("spec.inputs[{index}].value");
         let message = format!(
             "input {name} is required and has no value: give it one, or `--var {name}=…` to a local run",
@@ -289,8 +289,8 @@ fn with_placeholders(workflow: &Workflow, node: &Node, problems: &mut Problems<'
     filled
 }
 
-/// Returns a valid value for a required input without a value, or `None` for any other input.
-pub(crate) fn stand_in(input: &Input) -> Option<Json> {
+/// Returns a valid placeholder for a required input without a value, or `None` for any other input.
+pub(crate) fn placeholder(input: &Input) -> Option<Json> {
     if input.required != Some(true) || input.value.is_some() || input.default.is_some() {
         return None;
     }

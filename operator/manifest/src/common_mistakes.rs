@@ -5,7 +5,7 @@
 use crate::old_fields::find;
 
 /// Returns the remedy for a field of other tools. `field` is its path, such as `spec.steps[2].when`.
-pub(crate) fn foreign(field: &str) -> Option<&'static str> {
+pub(crate) fn foreign_field_remedy(field: &str) -> Option<&'static str> {
     find(&FOREIGN, field)
 }
 
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn no_foreign_field_is_one_that_a_workflow_has() {
-        assert_eq!(foreign("spec.steps[3].when"), Some(SKIP_IF));
+        assert_eq!(foreign_field_remedy("spec.steps[3].when"), Some(SKIP_IF));
         for (path, _) in FOREIGN {
             let mut holders = vec![crate::schema::of("Workflow").unwrap_or(&serde_json::Value::Null)];
             let mut parts = path.split('.').peekable();
@@ -143,7 +143,7 @@ mod tests {
     fn foreign_fields_of_providers_have_a_remedy() {
         for kind in signoff_api::workflow::Provider::KINDS {
             for name in ["apiKey", "apikey", "token"] {
-                let told = foreign(&format!("spec.providers[3].{kind}.{name}")).unwrap_or_default();
+                let told = foreign_field_remedy(&format!("spec.providers[3].{kind}.{name}")).unwrap_or_default();
                 let has_both = told.contains("to spec.secrets") && told.contains("`key: <name>` here");
                 assert_eq!(has_both, kind != "scripted", "{kind}.{name}: {told}");
             }
@@ -155,7 +155,7 @@ mod tests {
             ("azure", "https://RESOURCE.openai.azure.com/openai/v1"),
             ("groq", "openai"),
         ] {
-            let told = foreign(&format!("spec.providers[0].{brand}")).unwrap_or_default();
+            let told = foreign_field_remedy(&format!("spec.providers[0].{brand}")).unwrap_or_default();
             assert!(told.contains(kind), "{brand}: {told}");
         }
     }

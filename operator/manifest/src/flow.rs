@@ -119,31 +119,31 @@ impl Flow {
     /// Returns the flow of a Workflow, with the tools of the servers whose catalogues are given.
     #[must_use]
     pub fn with_catalogues(workflow: &Workflow, catalogues: &Catalogues) -> Self {
-        build::flow(workflow, catalogues)
+        build::build_flow(workflow, catalogues)
     }
 
     /// Renders the flow for people: one paragraph for each step.
     #[must_use]
     pub fn to_text(&self) -> String {
-        tell::text(self)
+        tell::render_text(self)
     }
 
     /// Renders the tools of each agent for people, with the gates before them.
     #[must_use]
     pub fn tools_to_text(&self) -> String {
-        tell::tools_text(self)
+        tell::render_tools(self)
     }
 
     /// Renders the flow as a Mermaid flowchart.
     #[must_use]
     pub fn to_mermaid(&self) -> String {
-        draw::mermaid(self)
+        draw::render_mermaid(self)
     }
 
     /// Renders the flow as a graph for Graphviz.
     #[must_use]
     pub fn to_dot(&self) -> String {
-        draw::dot(self)
+        draw::render_dot(self)
     }
 }
 

@@ -22,17 +22,17 @@ struct Edit {
     with: String,
 }
 
-/// Returns the text of a Workflow in which a server has these pins in addition to those of other tools. Comments and
-/// layout stay.
+/// Returns the text of a Workflow in which a server has these pins, in addition to its pins of other tools. Comments
+/// and layout stay.
 ///
 /// # Errors
 /// The reason why the text is not edited, and the remedy.
 pub fn with_pins(text: &str, server: &str, pins: &[ToolPin]) -> Result<String, String> {
-    let documents = read(text)?;
+    let documents = parse_documents(text)?;
     let (document, index) = find_server(&documents, server)?;
     let pointer = format!("/spec/servers/{index}");
     let node = documents.get(document).and_then(|node| node.get("spec")?.get("servers")?.items().get(index));
-    let node = node.ok_or_else(|| refused("it is not there any more"))?;
+    let node = node.ok_or_else(|| refusal("it is not there any more"))?;
     let mut edits = match node.get("pins") {
         Some(list) => edit_list(text, node, list, pins)?,
         None => vec![add_list(text, node, pins)?],
@@ -41,13 +41,13 @@ pub fn with_pins(text: &str, server: &str, pins: &[ToolPin]) -> Result<String, S
     let mut edited = text.to_owned();
     for Edit { at, with } in edits.into_iter().rev() {
         if edited.get(at.clone()).is_none() {
-            return Err(refused("its layout is not understood"));
+            return Err(refusal("its layout is not understood"));
         }
         edited.replace_range(at, &with);
     }
     let mut expected: Vec<Json> = documents.iter().map(Node::to_json).collect();
     let object = expected.get_mut(document).and_then(|document| document.pointer_mut(&pointer)?.as_object_mut());
-    let object = object.ok_or_else(|| refused("the server is not an object"))?;
+    let object = object.ok_or_else(|| refusal("the server is not an object"))?;
     let merged = merge_pins(object.get("pins"), pins);
     if merged.len() > MOST {
         return Err(format!(
@@ -57,18 +57,18 @@ pub fn with_pins(text: &str, server: &str, pins: &[ToolPin]) -> Result<String, S
         ));
     }
     object.insert("pins".to_owned(), Json::Array(merged));
-    let result: Vec<Json> = read(&edited)?.iter().map(Node::to_json).collect();
-    if result == expected { Ok(edited) } else { Err(refused("its layout is not understood")) }
+    let result: Vec<Json> = parse_documents(&edited)?.iter().map(Node::to_json).collect();
+    if result == expected { Ok(edited) } else { Err(refusal("its layout is not understood")) }
 }
 
 /// Returns the error that a file is not edited, with the remedy.
-fn refused(why: &str) -> String {
+fn refusal(why: &str) -> String {
     format!("the file is not edited, because {why}: {BY_HAND}")
 }
 
-fn read(text: &str) -> Result<Vec<Node>, String> {
+fn parse_documents(text: &str) -> Result<Vec<Node>, String> {
     let nodes: Result<Vec<Node>, _> = documents(text).into_iter().collect();
-    nodes.map_err(|unreadable| refused(&format!("it cannot be read ({})", unreadable.why)))
+    nodes.map_err(|unreadable| refusal(&format!("it cannot be read ({})", unreadable.why)))
 }
 
 /// Returns the index of the document with a server, and the position of the server in its list.
@@ -80,12 +80,12 @@ fn find_server(documents: &[Node], server: &str) -> Result<(usize, usize), Strin
     });
     match (places.next(), places.next()) {
         (Some(place), None) => Ok(place),
-        (None, _) => Err(refused(&format!("no Workflow in it has a server {server}"))),
-        (Some(_), Some(_)) => Err(refused(&format!("several Workflows in it have a server {server}"))),
+        (None, _) => Err(refusal(&format!("no Workflow in it has a server {server}"))),
+        (Some(_), Some(_)) => Err(refusal(&format!("several Workflows in it have a server {server}"))),
     }
 }
 
-/// Returns the pins of a server after the edit.
+/// Returns the existing pins of a server, with `pins` changed or added.
 fn merge_pins(existing: Option<&Json>, pins: &[ToolPin]) -> Vec<Json> {
     let mut merged = existing.and_then(Json::as_array).cloned().unwrap_or_default();
     for pin in pins {
@@ -103,16 +103,16 @@ fn edit_list(text: &str, server: &Node, list: &Node, pins: &[ToolPin]) -> Result
         let end = end_of_flow(text, list.at.start).filter(|_| list.is_flow_style(text));
         let range = end.map(|end| list.at.start..end);
         let range = range.filter(|range| text.get(range.clone()).is_some_and(|list| !list.contains('#')));
-        let at = range.ok_or_else(|| refused("its `pins` have no value, or a comment in it"))?;
-        let with = format!("[{}]", in_flow_style(pins, has_quoted_keys(text, server)));
+        let at = range.ok_or_else(|| refusal("its `pins` have no value, or a comment in it"))?;
+        let with = format!("[{}]", flow_style_pins(pins, has_quoted_keys(text, server)));
         return Ok(vec![Edit { at, with }]);
     };
     let (mut edits, mut new) = (Vec::new(), Vec::new());
     for pin in pins {
-        let same = |item: &&Node| item.get("tool").and_then(Node::text) == Some(pin.tool.as_str());
-        match list.items().iter().find(same).map(|item| item.get("definition")) {
+        let is_same = |item: &&Node| item.get("tool").and_then(Node::text) == Some(pin.tool.as_str());
+        match list.items().iter().find(is_same).map(|item| item.get("definition")) {
             None => new.push(pin.clone()),
-            Some(None) => return Err(refused(&format!("its pin of {} has no definition", pin.tool))),
+            Some(None) => return Err(refusal(&format!("its pin of {} has no definition", pin.tool))),
             Some(Some(old)) if old.text() == Some(pin.definition.as_str()) => {}
             Some(Some(old)) => edits.push(Edit { at: old.at.clone(), with: format!("\"{}\"", pin.definition) }),
         }
@@ -120,13 +120,13 @@ fn edit_list(text: &str, server: &Node, list: &Node, pins: &[ToolPin]) -> Result
     if new.is_empty() {
         return Ok(edits);
     }
-    let end = end_of(text, last).ok_or_else(|| refused("the end of its `pins` is not found"))?;
+    let end = end_of(text, last).ok_or_else(|| refusal("the end of its `pins` is not found"))?;
     edits.push(match list.is_flow_style(text) {
-        true => Edit { at: end..end, with: format!(", {}", in_flow_style(&new, has_quoted_keys(text, last))) },
+        true => Edit { at: end..end, with: format!(", {}", flow_style_pins(&new, has_quoted_keys(text, last))) },
         false => {
             let indent = indent_of(text, last.at.start)?;
-            let dash = indent.trim_end().strip_suffix('-').ok_or_else(|| refused("its `pins` are not a plain list"))?;
-            insert_below(text, end, &lines(text, dash, &new))
+            let dash = indent.trim_end().strip_suffix('-').ok_or_else(|| refusal("its `pins` are not a plain list"))?;
+            insert_below(text, end, &pin_lines(text, dash, &new))
         }
     });
     Ok(edits)
@@ -135,21 +135,21 @@ fn edit_list(text: &str, server: &Node, list: &Node, pins: &[ToolPin]) -> Result
 /// Returns the edit that adds a list of pins to a server.
 fn add_list(text: &str, server: &Node, pins: &[ToolPin]) -> Result<Edit, String> {
     let fields = server.fields();
-    let (first, last) = fields.first().zip(fields.last()).ok_or_else(|| refused("the server is empty"))?;
+    let (first, last) = fields.first().zip(fields.last()).ok_or_else(|| refusal("the server is empty"))?;
     if server.is_flow_style(text) {
         let is_quoted = has_quoted_keys(text, server);
         let end = end_of(text, &last.1).unwrap_or(last.0.at.end).max(last.0.at.end);
         let name = if is_quoted { "\"pins\"" } else { "pins" };
-        return Ok(Edit { at: end..end, with: format!(", {name}: [{}]", in_flow_style(pins, is_quoted)) });
+        return Ok(Edit { at: end..end, with: format!(", {name}: [{}]", flow_style_pins(pins, is_quoted)) });
     }
-    let end = end_of(text, server).ok_or_else(|| refused("the end of the server is not found"))?;
+    let end = end_of(text, server).ok_or_else(|| refusal("the end of the server is not found"))?;
     let indent = indent_of(text, first.0.at.start)?.replace('-', " ");
-    let newline = newline(text);
-    Ok(insert_below(text, end, &format!("{newline}{indent}pins:{}", lines(text, &indent, pins))))
+    let newline = line_end_of(text);
+    Ok(insert_below(text, end, &format!("{newline}{indent}pins:{}", pin_lines(text, &indent, pins))))
 }
 
 /// Renders pins for a list in flow style.
-fn in_flow_style(pins: &[ToolPin], has_quoted_keys: bool) -> String {
+fn flow_style_pins(pins: &[ToolPin], has_quoted_keys: bool) -> String {
     let quote = if has_quoted_keys { "\"" } else { "" };
     let item = |ToolPin { tool, definition }: &ToolPin| {
         format!("{{{quote}tool{quote}: \"{tool}\", {quote}definition{quote}: \"{definition}\"}}")
@@ -158,13 +158,13 @@ fn in_flow_style(pins: &[ToolPin], has_quoted_keys: bool) -> String {
 }
 
 /// Renders a line for each pin, each after a line end.
-fn lines(text: &str, indent: &str, pins: &[ToolPin]) -> String {
-    let newline = newline(text);
-    pins.iter().map(|pin| format!("{newline}{indent}- {}", in_flow_style(std::slice::from_ref(pin), false))).collect()
+fn pin_lines(text: &str, indent: &str, pins: &[ToolPin]) -> String {
+    let newline = line_end_of(text);
+    pins.iter().map(|pin| format!("{newline}{indent}- {}", flow_style_pins(std::slice::from_ref(pin), false))).collect()
 }
 
 /// Returns the line end of a text.
-fn newline(text: &str) -> &'static str {
+fn line_end_of(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
@@ -184,7 +184,7 @@ fn indent_of(text: &str, at: usize) -> Result<&str, String> {
     let before = text.get(..at).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
     match before.chars().all(|c| matches!(c, ' ' | '-')) {
         true => Ok(before),
-        false => Err(refused("the server does not begin on a line of its own")),
+        false => Err(refusal("the server does not begin on a line of its own")),
     }
 }
 

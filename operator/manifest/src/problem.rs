@@ -63,7 +63,7 @@ impl<'t> Problems<'t> {
     }
 
     fn add(&mut self, severity: Severity, reason: &'static str, field: &str, at: Range<usize>, message: String) {
-        let at = marked(self.text, at);
+        let at = underlined_range(self.text, at);
         let before = self.text.get(..at.start).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -77,7 +77,7 @@ impl<'t> Problems<'t> {
 }
 
 /// Returns the underlined part of a value: its first line, and at least one character.
-fn marked(text: &str, at: Range<usize>) -> Range<usize> {
+fn underlined_range(text: &str, at: Range<usize>) -> Range<usize> {
     let mut start = at.start.min(text.len());
     while !text.is_char_boundary(start) {
         start -= 1;
@@ -98,7 +98,7 @@ pub fn place(root: &Node, path: &str) -> Range<usize> {
     let mut node = root;
     let mut at = root.fields().first().map_or(root.at.clone(), |(key, _)| key.at.clone());
     let mut rest = path;
-    while let Some((key, next, left)) = step(node, rest) {
+    while let Some((key, next, left)) = next_on_path(node, rest) {
         at = if matches!(next.value, Value::List(_) | Value::Map(_) | Value::Null) { key } else { next.at.clone() };
         node = next;
         rest = left;
@@ -106,8 +106,9 @@ pub fn place(root: &Node, path: &str) -> Range<usize> {
     at
 }
 
-/// Goes one step down a path: returns the place of the key, the value, and the rest of the path.
-fn step<'n, 'p>(node: &'n Node, path: &'p str) -> Option<(Range<usize>, &'n Node, &'p str)> {
+/// Returns the place of the first key of a path, its value, and the rest of the path, or `None` if the node lacks the
+/// key.
+fn next_on_path<'n, 'p>(node: &'n Node, path: &'p str) -> Option<(Range<usize>, &'n Node, &'p str)> {
     let path = path.strip_prefix('.').unwrap_or(path);
     if let Some(indexed) = path.strip_prefix('[') {
         let (index, rest) = indexed.split_once(']')?;
@@ -133,7 +134,7 @@ mod tests {
 
     fn found(text: &str, path: &str) -> String {
         let root = crate::source::documents(text).remove(0).unwrap();
-        text[marked(text, place(&root, path))].to_owned()
+        text[underlined_range(text, place(&root, path))].to_owned()
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
     source::Node,
 };
 
-/// Reports every rule of this value that does not hold.
+/// Reports every rule of the schema that a value breaks.
 pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let Some(rules) = schema["x-kubernetes-validations"].as_array() else { return };
     let mut scope = Scope::new();
@@ -25,12 +25,12 @@ pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Prob
             Ok(node
                 .items()
                 .iter()
-                .all(|one| one.get("pattern").and_then(Node::text).is_none_or(|one| re2::whole(one).is_ok())))
+                .all(|item| item.get("pattern").and_then(Node::text).is_none_or(|pattern| re2::whole(pattern).is_ok())))
         } else if source == LASTS_A_MINUTE {
             let span = node.text().and_then(|span| span.parse::<Span>().ok());
             Ok(span.is_none_or(|span| span.duration().as_secs() >= 60))
         } else {
-            let Some(condition) = compiled(source) else { continue };
+            let Some(condition) = compile_once(source) else { continue };
             condition.evaluate(&scope)
         };
         if holds == Ok(false) {
@@ -52,8 +52,9 @@ fn holds_for_a_file(source: &str) -> bool {
     !source.contains("oldSelf")
 }
 
-/// Returns the compiled rule. It is parsed once, because the same rule applies to every step.
-fn compiled(source: &str) -> Option<Condition> {
+/// Returns the compiled rule, or `None` if conditions cannot express the rule. Each rule is parsed once, because the
+/// same rule applies to every step.
+fn compile_once(source: &str) -> Option<Condition> {
     static RULES: Mutex<BTreeMap<String, Option<Condition>>> = Mutex::new(BTreeMap::new());
     let Ok(mut rules) = RULES.lock() else { return Condition::parse(source, "rule").ok() };
     rules.entry(source.to_owned()).or_insert_with(|| Condition::parse(source, "rule").ok()).clone()
@@ -93,7 +94,7 @@ mod tests {
         assert!(all.len() > 10, "{all:#?}");
         let left: Vec<_> = all
             .into_iter()
-            .filter(|source| holds_for_a_file(source) && compiled(source).is_none())
+            .filter(|source| holds_for_a_file(source) && compile_once(source).is_none())
             .filter(|source| !source.contains("requiredFrom.all("))
             .filter(|source| ![PATTERNS_COMPILE, LASTS_A_MINUTE].contains(&source.as_str()))
             .collect();

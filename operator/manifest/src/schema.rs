@@ -42,7 +42,7 @@ pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Prob
     }
     if schema["x-kubernetes-preserve-unknown-fields"] == true && schema.get("properties").is_none() {
         if schema["type"] == "object" && !matches!(node.value, Value::Map(_)) {
-            wrong_type(node, "an object", field, problems);
+            report_wrong_type(node, "an object", field, problems);
         }
         return;
     }
@@ -50,7 +50,7 @@ pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Prob
         Some("object") => check_object(node, schema, field, problems),
         Some("array") => check_list(node, schema, field, problems),
         Some("string") => check_text(node, schema, field, problems),
-        Some("boolean") if !matches!(node.value, Value::Bool(_)) => wrong_type(node, "true or false", field, problems),
+        Some("boolean") if !matches!(node.value, Value::Bool(_)) => report_wrong_type(node, "true or false", field, problems),
         Some(kind @ ("integer" | "number")) => check_number(node, kind, schema, field, problems),
         _ => {}
     }
@@ -58,7 +58,8 @@ pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Prob
     rules::check(node, schema, field, problems);
 }
 
-fn wrong_type(node: &Node, wanted: &str, field: &str, problems: &mut Problems<'_>) {
+/// Reports a value of a wrong type, with a hint about the right form. `wanted`: the type in words, such as `a text`.
+fn report_wrong_type(node: &Node, wanted: &str, field: &str, problems: &mut Problems<'_>) {
     let moved =
         old_fields::remedy(field).filter(|_| matches!(node.value, Value::Map(_))).map(|remedy| format!(": {remedy}"));
     let form = common_mistakes::object_form(field)
@@ -76,7 +77,7 @@ fn wrong_type(node: &Node, wanted: &str, field: &str, problems: &mut Problems<'_
 }
 
 fn check_object(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
-    let Value::Map(fields) = &node.value else { return wrong_type(node, "an object", field, problems) };
+    let Value::Map(fields) = &node.value else { return report_wrong_type(node, "an object", field, problems) };
     let path = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
     let known = schema["properties"].as_object();
     for (key, value) in fields {
@@ -111,8 +112,9 @@ fn first_sentence(description: &str) -> String {
     letters.next().map_or_else(String::new, |c| format!(" ({}{})", c.to_lowercase(), letters.as_str()))
 }
 
+/// Reports an unknown field, with its name of today or the nearest known name.
 fn report_unknown(key: &Key, path: &str, names: &[&str], problems: &mut Problems<'_>) {
-    let other_name = old_fields::remedy(path).or_else(|| common_mistakes::foreign(path));
+    let other_name = old_fields::remedy(path).or_else(|| common_mistakes::foreign_field_remedy(path));
     let remedy = match (other_name, nearest(&key.name, names.iter().copied())) {
         (Some(remedy), _) => remedy.to_owned(),
         (None, Some(near)) => format!("did you mean {near}?"),
@@ -123,7 +125,7 @@ fn report_unknown(key: &Key, path: &str, names: &[&str], problems: &mut Problems
 }
 
 fn check_list(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
-    let Value::List(items) = &node.value else { return wrong_type(node, "a list", field, problems) };
+    let Value::List(items) = &node.value else { return report_wrong_type(node, "a list", field, problems) };
     let count = items.len() as u64;
     if let Some(least) = schema["minItems"].as_u64().filter(|least| count < *least) {
         let word = if least == 1 { "item is" } else { "items are" };
@@ -191,8 +193,8 @@ fn check_text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'
                 format!("a duration has a unit: write {number}s, {number}m or {number}h")
             }
             // The pattern refuses the number in quotes too.
-            (Value::Number(number), Some(pattern)) if !matches(pattern, &number.to_string()) => form(pattern),
-            _ => return wrong_type(node, "a text", field, problems),
+            (Value::Number(number), Some(pattern)) if !matches(pattern, &number.to_string()) => describe_pattern(pattern),
+            _ => return report_wrong_type(node, "a text", field, problems),
         };
         return problems.error("WrongType", field, node.at.clone(), message);
     };
@@ -216,7 +218,7 @@ fn check_text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'
     if let Some(pattern) = schema["pattern"].as_str()
         && !matches(pattern, text)
     {
-        problems.error("WrongForm", field, node.at.clone(), form(pattern));
+        problems.error("WrongForm", field, node.at.clone(), describe_pattern(pattern));
     }
 }
 
@@ -235,7 +237,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 const DURATION: &str = "^([0-9]{1,7}(\\.[0-9]{1,3})?(ms|s|m|h))+$";
 
 /// Describes a pattern of the schema as a remedy, such as `write a duration such as 30s, 5m or 24h`.
-fn form(pattern: &str) -> String {
+fn describe_pattern(pattern: &str) -> String {
     let words = match pattern {
         "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" => "lower-case letters, digits and `-`, with a letter or digit at both ends",
         "^[a-zA-Z_][a-zA-Z0-9_]*$" => "letters, digits and `_`, and no digit first",
@@ -267,7 +269,7 @@ fn form(pattern: &str) -> String {
 
 fn check_number(node: &Node, kind: &str, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let wanted = if kind == "integer" { "a whole number" } else { "a number" };
-    let Value::Number(number) = &node.value else { return wrong_type(node, wanted, field, problems) };
+    let Value::Number(number) = &node.value else { return report_wrong_type(node, wanted, field, problems) };
     if kind == "integer" && number.is_f64() {
         return problems.error("WrongType", field, node.at.clone(), "expected a whole number, found a fraction");
     }

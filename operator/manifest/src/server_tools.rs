@@ -74,11 +74,11 @@ pub fn changed_pins(server: &Server, catalogue: &Catalogue) -> Vec<String> {
 /// chose.
 #[must_use]
 pub fn left_out(server: &str, catalogue: &Catalogue) -> Vec<String> {
-    let told = |name: &str, why: &str| {
+    let sentence = |name: &str, why: &str| {
         let name = if name.is_empty() { "without a name" } else { name };
         format!("{server} lists a tool that is not offered, {name}: {why}")
     };
-    catalogue.left_out().iter().map(|tool| told(&tool.name, &tool.why)).collect()
+    catalogue.left_out().iter().map(|tool| sentence(&tool.name, &tool.why)).collect()
 }
 
 /// Returns the differences between a Workflow and catalogues, one sentence for each: catalogues without a server,
@@ -102,16 +102,16 @@ pub fn missing(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
     let is_missing = |(server, tool): &(&Server, String)| {
         catalogues.get(&server.name).is_some_and(|catalogue| catalogue.tool(tool).is_none())
     };
-    let told = |(server, tool): (&Server, String)| {
+    let sentence = |(server, tool): (&Server, String)| {
         let name = server.tool_name(&tool);
         format!("{name} is named in the Workflow, and the server does not list it: the step would fail (ToolMissing)")
     };
-    named(spec).into_iter().filter(is_missing).map(told).collect()
+    named_tools(spec).into_iter().filter(is_missing).map(sentence).collect()
 }
 
 /// Returns the tools of servers that the lists of agents and gates and the steps name without a glob, without
 /// duplicates.
-fn named(spec: &WorkflowSpec) -> Vec<(&Server, String)> {
+fn named_tools(spec: &WorkflowSpec) -> Vec<(&Server, String)> {
     let of_agents = spec.agents.iter().flat_map(|agent| &agent.tools);
     let of_gates = spec.gates.iter().flat_map(|gate| gate.tools.iter().chain(&gate.allowed_tools));
     let listed = of_agents.chain(of_gates).map(|entry| entry.strip_prefix('!').unwrap_or(entry));
@@ -120,7 +120,7 @@ fn named(spec: &WorkflowSpec) -> Vec<(&Server, String)> {
     let of_steps = of_steps.map(|mcp| (mcp.server.as_str(), mcp.tool.as_str()));
     let all: BTreeSet<(&str, &str)> = listed.chain(of_steps).collect();
     let of_server = |(server, tool): (&str, &str)| {
-        let server = spec.servers.iter().find(|one| one.name == server)?;
+        let server = spec.servers.iter().find(|known| known.name == server)?;
         Some((server, tool.to_owned()))
     };
     all.into_iter().filter_map(of_server).collect()
@@ -243,9 +243,9 @@ mod tests {
                 "there is no catalogue of crm: its tools are shown as far as the Workflow says them",
             ]
         );
-        let told = left_out("crm", &catalogue()["crm"]);
+        let sentences = left_out("crm", &catalogue()["crm"]);
         assert_eq!(
-            told,
+            sentences,
             ["crm lists a tool that is not offered, a.b: its name is not 1 to 64 letters, digits, _ and -"]
         );
     }

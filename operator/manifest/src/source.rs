@@ -97,7 +97,7 @@ impl Node {
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
-            Value::Bool(it) => (*it).into(),
+            Value::Bool(value) => (*value).into(),
             Value::Number(number) => number.clone().into(),
             Value::Text(text) => text.clone().into(),
             Value::List(items) => items.iter().map(Self::to_json).collect(),
@@ -130,15 +130,15 @@ impl Node {
         text.get(self.at.start..).is_some_and(|rest| rest.starts_with(bracket)) && first != Some(self.at.start)
     }
 
-    /// Replaces each 0 that was written as another number by a number that no double can hold.
-    fn keep_lost(&mut self, text: &str) {
+    /// Replaces each 0 that was written as another number by the smallest double, which [`number::problem`] finds.
+    fn mark_lost_numbers(&mut self, text: &str) {
         match &mut self.value {
             Value::Number(number) if number.as_f64() == Some(0.0) => {
                 let lost = text.get(self.at.clone()).and_then(number::lost);
                 lost.into_iter().for_each(|lost| *number = lost);
             }
-            Value::List(items) => items.iter_mut().for_each(|item| item.keep_lost(text)),
-            Value::Map(fields) => fields.iter_mut().for_each(|(_, node)| node.keep_lost(text)),
+            Value::List(items) => items.iter_mut().for_each(|item| item.mark_lost_numbers(text)),
+            Value::Map(fields) => fields.iter_mut().for_each(|(_, node)| node.mark_lost_numbers(text)),
             _ => {}
         }
     }
@@ -179,17 +179,17 @@ enum Dialect {
 /// Returns all documents of a text that are not empty, as kubectl reads them. An unreadable document does not hide the
 /// next one.
 pub fn documents(text: &str) -> Vec<Result<Node, Unreadable>> {
-    let read = parts(text).into_iter().map(|part| document(text, part, Dialect::Yaml11));
+    let read = document_ranges(text).into_iter().map(|part| parse_document(text, part, Dialect::Yaml11));
     read.filter(|read| !read.as_ref().is_ok_and(Node::is_null)).collect()
 }
 
-/// Reads one of the documents again, as YAML 1.2.
+/// Parses the document of a node again, as YAML 1.2.
 ///
 /// # Errors
-/// YAML 1.2 cannot read it.
+/// The document is not valid YAML 1.2.
 pub fn in_yaml_1_2(text: &str, node: &Node) -> Result<Node, Unreadable> {
-    let part = parts(text).into_iter().find(|part| part.contains(&node.at.start));
-    document(text, part.unwrap_or(0..text.len()), Dialect::Yaml12)
+    let part = document_ranges(text).into_iter().find(|part| part.contains(&node.at.start));
+    parse_document(text, part.unwrap_or(0..text.len()), Dialect::Yaml12)
 }
 
 /// Returns the single value of a text that a person typed for a decision, YAML or JSON. A number that no double can
@@ -208,7 +208,7 @@ pub fn typed(text: &str, is_strict: bool) -> Result<serde_json::Value, String> {
         };
         let read = serde_saphyr::from_str_with_options(text, options);
         let mut node: Node = read.map_err(|error| error.to_string())?;
-        node.keep_lost(text);
+        node.mark_lost_numbers(text);
         Ok(node.to_json())
     };
     // The stack of the caller may be too small for `MAX_TYPED_DEPTH` levels.
@@ -218,7 +218,7 @@ pub fn typed(text: &str, is_strict: bool) -> Result<serde_json::Value, String> {
     })
 }
 
-fn document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Unreadable> {
+fn parse_document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Unreadable> {
     let options = serde_saphyr::options! {
         legacy_octal_numbers: dialect == Dialect::Yaml11,
         strict_booleans: dialect == Dialect::Yaml12,
@@ -228,7 +228,7 @@ fn document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Un
     };
     match serde_saphyr::from_str_with_options::<Node>(&text[part.clone()], options) {
         Ok(mut node) => {
-            node.keep_lost(&text[part.clone()]);
+            node.mark_lost_numbers(&text[part.clone()]);
             node.shift(part.start);
             Ok(node)
         }
@@ -257,7 +257,7 @@ fn reader_message(error: &serde_saphyr::Error) -> String {
 
 /// Returns the ranges of the documents of a text. A line that starts with `---` begins a document, and a line that
 /// starts with `...` ends one, also inside a text.
-fn parts(text: &str) -> Vec<Range<usize>> {
+fn document_ranges(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut line_start) = (0, 0);
     for line in text.split_inclusive('\n') {
@@ -288,7 +288,8 @@ fn offset(text: &str, place: &Location) -> usize {
     before + line.char_indices().nth(number(place.column())).map_or(line.trim_end().len(), |(at, _)| at)
 }
 
-fn bytes(location: &Location) -> Range<usize> {
+/// Returns the range of a location, in bytes.
+fn byte_range(location: &Location) -> Range<usize> {
     let span = location.span();
     let number = |given: Option<u64>| given.and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
     let start = number(span.byte_offset());
@@ -298,7 +299,7 @@ fn bytes(location: &Location) -> Range<usize> {
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let read = Spanned::<Value>::deserialize(deserializer)?;
-        Ok(Self { value: read.value, at: bytes(&read.referenced) })
+        Ok(Self { value: read.value, at: byte_range(&read.referenced) })
     }
 }
 
@@ -329,8 +330,8 @@ impl<'de> Visitor<'de> for Values {
         Value::deserialize(deserializer)
     }
 
-    fn visit_bool<E>(self, it: bool) -> Result<Value, E> {
-        Ok(Value::Bool(it))
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
@@ -362,7 +363,7 @@ impl<'de> Visitor<'de> for Values {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Vec::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
-            let key = Key { at: bytes(&key.referenced), name: key.value };
+            let key = Key { at: byte_range(&key.referenced), name: key.value };
             fields.push((key, map.next_value()?));
         }
         Ok(Value::Map(fields))

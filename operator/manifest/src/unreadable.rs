@@ -50,7 +50,7 @@ fn find_tab(text: &str, line: usize) -> Option<(usize, String)> {
 /// Finds a template outside of quotes: YAML reads `{{` as the beginning of an object.
 fn find_template(text: &str, line: usize) -> Option<(usize, String)> {
     let content = text.get(line..)?.lines().next()?;
-    let start = outside_of_quotes(content, "{{")?;
+    let start = find_outside_of_quotes(content, "{{")?;
     let message = "a template outside of quotes, where `{{` begins an object: put the whole text in quotes, such as \"Dear {{ inputs.customer }}\"";
     Some((line + start, message.to_owned()))
 }
@@ -114,7 +114,7 @@ fn value_start(line: &str) -> Option<usize> {
 }
 
 /// Finds a text in a line, outside of quotes and before a comment.
-fn outside_of_quotes(line: &str, wanted: &str) -> Option<usize> {
+fn find_outside_of_quotes(line: &str, wanted: &str) -> Option<usize> {
     let mut found = None;
     scan(line, |at, _| {
         found = line[at..].starts_with(wanted).then_some(at);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_template_is_found_outside_of_quotes_only() {
-        let line = |text: &str| outside_of_quotes(text, "{{").map(|at| text[at..].to_owned());
+        let line = |text: &str| find_outside_of_quotes(text, "{{").map(|at| text[at..].to_owned());
         assert_eq!(line("a: {{ x }}").as_deref(), Some("{{ x }}"));
         assert_eq!(line("a: {b: it's {{ x }}}").as_deref(), Some("{{ x }}}"));
         for quoted in ["a: \"{{ x }}\"", "a: ['{{ x }}']", "a: \"\\\"{{ x }}\"", "a: b # {{ x }}"] {

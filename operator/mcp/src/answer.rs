@@ -63,7 +63,7 @@ impl AnswerReader {
         self.failed
     }
 
-    /// Ends the answer.
+    /// Ends the answer: parses a message that is complete only at the end of the body, and returns the answer.
     ///
     /// # Errors
     /// The answer cannot be read, or does not answer the request.
@@ -98,7 +98,8 @@ impl AnswerReader {
         self.found.is_some() || self.failed.is_some()
     }
 
-    fn take(&mut self, mut piece: &[u8]) {
+    /// Reads a piece of the body, up to the answer.
+    fn read_piece(&mut self, mut piece: &[u8]) {
         if self.framing == Framing::Whole {
             return self.keep(piece);
         }
@@ -120,7 +121,7 @@ impl AnswerReader {
         }
     }
 
-    /// Adds bytes to the current line.
+    /// Adds bytes to the current line. The answer fails if the message becomes longer than the limit.
     fn keep(&mut self, bytes: &[u8]) {
         if self.line.len() + self.data.len() + bytes.len() > self.limit {
             self.fail_by_size(self.limit);
@@ -135,6 +136,7 @@ impl AnswerReader {
         self.failed = Some(Unreadable::TooLarge(limit));
     }
 
+    /// Ends the current line: adds its data to the event, or ends the event at an empty line.
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         let value = |name: &[u8]| {
@@ -153,6 +155,7 @@ impl AnswerReader {
         }
     }
 
+    /// Ends the current event, whose data is a message unless the event has another type.
     fn end_event(&mut self) {
         let data = std::mem::take(&mut self.data);
         let is_other = std::mem::take(&mut self.is_other_event);
@@ -185,7 +188,7 @@ impl AnswerBody for AnswerReader {
         if self.received > most {
             self.fail_by_size(most);
         } else {
-            self.take(piece);
+            self.read_piece(piece);
         }
         match self.failed {
             Some(Unreadable::TooLarge(limit)) => Err(BodyRefused::TooLarge(limit)),

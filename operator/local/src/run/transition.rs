@@ -44,7 +44,7 @@ impl Run {
     }
 
     /// Commits the results of finished calls, without an evaluation.
-    pub(crate) async fn keep_results(&mut self) -> Result<(), Error> {
+    pub(crate) async fn commit_results(&mut self) -> Result<(), Error> {
         if !self.calls_in_flight.has_results() {
             return Ok(());
         }
@@ -57,14 +57,15 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the facts of open gates and of calls, and writes the outcomes of passed deadlines.
+    /// Returns the facts of open gates and of calls. Counts the votes of open gates, writes changed Approvals, and sets
+    /// the time at which a gate acts without a decision.
     async fn observe(&mut self, now: &Now) -> Result<Vec<Fact>, Error> {
         let uid = self.session.workflow.metadata.uid.clone().unwrap_or_default();
         let mut facts = self.calls_in_flight.facts(&self.journal);
         self.gates_wake_at = None;
         let journal = self.journal.clone();
-        let open = |record: &&StepRecord| record.kind == StepKind::Hitl && record.phase == StepPhase::Waiting;
-        for record in journal.records().iter().filter(open) {
+        let is_open = |record: &&StepRecord| record.kind == StepKind::Hitl && record.phase == StepPhase::Waiting;
+        for record in journal.records().iter().filter(is_open) {
             let Some(name) = &record.object else { continue };
             let Some(mut approval) = self.session.approvals.get(name).cloned() else {
                 facts.push(Fact::ApprovalMissing { path: record.path.clone() });
@@ -80,7 +81,7 @@ impl Run {
                 self.session.put(approval.clone())?;
                 self.announce_tally(&approval, &result.events);
             }
-            self.gates_wake_at = earlier(self.gates_wake_at, result.wake_at);
+            self.gates_wake_at = earlier_of(self.gates_wake_at, result.wake_at);
             if let Some(outcome) = approval.status.and_then(|status| status.outcome) {
                 facts.push(Fact::ApprovalDecided { path: record.path.clone(), outcome: Box::new(outcome) });
             }
@@ -88,6 +89,7 @@ impl Run {
         Ok(facts)
     }
 
+    /// Computes the transition from the journal and the facts, and fetches the large values that the computation needs.
     async fn advance(&mut self, control: Control, facts: Vec<Fact>, now: &Now) -> Result<Transition, Error> {
         let (plan, values) = (Arc::clone(&self.plan), Arc::clone(&self.values));
         let mut rounds = TransitionLoop::new(plan, control, self.journal.clone(), facts, values, now.clone());
@@ -119,7 +121,8 @@ impl Run {
         }
     }
 
-    /// Marks the calls of this transition as started by this process, so that the commit contains it before they start.
+    /// Marks the calls that this process starts now as started, so that the commit names them before they start.
+    /// Returns these calls, at most as many as there are free slots.
     fn claim(&self, transition: &mut Transition) -> Vec<Call> {
         let mut free = self.local.max_calls.saturating_sub(self.calls.len());
         let calls: Vec<Call> = transition.calls().cloned().collect();
@@ -161,6 +164,7 @@ impl Run {
         Ok(())
     }
 
+    /// Starts the claimed calls. Writes and announces an Approval for each gate that asks.
     fn dispatch(&mut self, transition: &Transition, claims: Vec<Call>, now: Moment) -> Result<(), Error> {
         for call in claims {
             self.start_call(call);
@@ -172,11 +176,12 @@ impl Run {
             self.session.put(approval.clone())?;
             let asked = Occurrence::stored(GateEvent::Asked, &approval);
             self.announce(&approval, |gate| gate.gate(asked));
-            self.gates_wake_at = earlier(self.gates_wake_at, Some(ask.request.deadline));
+            self.gates_wake_at = earlier_of(self.gates_wake_at, Some(ask.request.deadline));
         }
         Ok(())
     }
 
+    /// Starts a call in a task of its own, and adds it to the calls in flight.
     fn start_call(&mut self, call: Call) {
         let owner = self.session.owner();
         let run = RunRef { namespace: owner.namespace, workflow: owner.workflow, uid: owner.uid };
@@ -191,6 +196,7 @@ impl Run {
         self.calls_in_flight.start(key, (task, idempotent));
     }
 
+    /// Reports started steps, ended steps and decided gates to the handler.
     fn report(&self, before: &Journal, transition: &Transition) {
         for record in transition.journal.records() {
             let old_phase = before.get(&record.path, record.attempt).map(|old| old.phase);
@@ -202,20 +208,20 @@ impl Run {
             } else if record.phase.is_end() {
                 self.local.handler.happened(&Event::StepEnded(record));
             }
-            let decided =
+            let ended_gate =
                 record.object.as_ref().filter(|_| record.phase.is_end() && old_phase == Some(StepPhase::Waiting));
+            let approval = ended_gate.and_then(|name| self.session.approvals.get(name));
             // A gate that ends with the run has no outcome yet, and the run does not continue.
-            let decided = decided.and_then(|name| self.session.approvals.get(name));
             let has_outcome =
                 |approval: &&Approval| approval.status.as_ref().is_some_and(|status| status.outcome.is_some());
-            if let Some(approval) = decided.filter(has_outcome) {
+            if let Some(approval) = approval.filter(has_outcome) {
                 let taken = Occurrence::taken(record, approval.metadata.uid.as_deref().unwrap_or_default());
                 self.announce(approval, |gate| gate.gate(taken));
             }
         }
     }
 
-    /// Cancels the open Approvals of a finished run.
+    /// Stops the calls in flight, and cancels the open Approvals of a finished run.
     fn cancel_open_approvals(&mut self, now: &Now) -> Result<(), Error> {
         self.calls.abort_all();
         self.calls_in_flight.retain(|_| false);
@@ -231,8 +237,8 @@ impl Run {
     }
 }
 
-/// Returns the earlier of two optional times.
-pub(crate) fn earlier(left: Option<Moment>, right: Option<Moment>) -> Option<Moment> {
+/// Returns the earlier of two times, or the only one that is set.
+pub(crate) fn earlier_of(left: Option<Moment>, right: Option<Moment>) -> Option<Moment> {
     match (left, right) {
         (Some(left), Some(right)) => Some(left.min(right)),
         (left, right) => left.or(right),

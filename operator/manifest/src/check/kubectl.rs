@@ -11,12 +11,13 @@ use crate::{
 const MESSAGE: &str = "kubectl cannot read a `?` in an unquoted text within {…} or […]: put the text in quotes";
 
 /// Warns of every text that kubectl refuses.
-pub(super) fn refused(text: &str, node: &Node, problems: &mut Problems<'_>) {
-    in_node(text, node, false, "", problems);
+pub(super) fn warn_of_refused_texts(text: &str, node: &Node, problems: &mut Problems<'_>) {
+    check_node(text, node, false, "", problems);
 }
 
-/// Checks a node. `in_flow` says whether it is inside of a list or an object in flow style; `field` is its path.
-fn in_node(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut Problems<'_>) {
+/// Checks a node and all nodes in it. `in_flow`: whether the node is inside of a list or an object in flow style.
+/// `field`: the path of the node.
+fn check_node(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut Problems<'_>) {
     let is_flow = in_flow || node.is_flow_style(text);
     match &node.value {
         Value::Text(_) if in_flow && is_refused(text, &node.at) => {
@@ -24,7 +25,7 @@ fn in_node(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut P
         }
         Value::List(items) => {
             for (at, item) in items.iter().enumerate() {
-                in_node(text, item, is_flow, &format!("{field}[{at}]"), problems);
+                check_node(text, item, is_flow, &format!("{field}[{at}]"), problems);
             }
         }
         Value::Map(fields) => {
@@ -33,7 +34,7 @@ fn in_node(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut P
                 if is_flow && is_refused(text, &key.at) {
                     problems.warn("KubectlRefuses", &path, key.at.clone(), MESSAGE);
                 }
-                in_node(text, value, is_flow, &path, problems);
+                check_node(text, value, is_flow, &path, problems);
             }
         }
         _ => {}

@@ -16,22 +16,22 @@ const STEPS: [&str; 2] = ["spec", "steps"];
 /// # Errors
 /// An unknown field: the error suggests the nearest one.
 pub(super) fn explain(path: &str) -> Result<String, String> {
-    let (kind, names) = parsed(path);
+    let (kind, names) = split_path(path);
     let Some(root) = schema::of(kind) else { return Err(format!("there is no kind {kind}")) };
-    match walk(root, &names) {
-        Ok(found) => Ok(page(kind, &names, found)),
-        Err(why) => match ending(root, &names) {
+    match find_schema(root, &names) {
+        Ok(found) => Ok(render_page(kind, &names, found)),
+        Err(why) => match find_by_ending(root, &names) {
             Some(full) => {
                 let names: Vec<&str> = full.iter().map(String::as_str).collect();
-                walk(root, &names).map(|found| page(kind, &names, found))
+                find_schema(root, &names).map(|found| render_page(kind, &names, found))
             }
             None => Err(why),
         },
     }
 }
 
-/// Returns the kind and the names of a path, without indices.
-fn parsed(path: &str) -> (&'static str, Vec<&str>) {
+/// Splits a path into its kind, which is `Workflow` if the path has none, and its names without indices.
+fn split_path(path: &str) -> (&'static str, Vec<&str>) {
     let mut names: Vec<&str> = path
         .split('.')
         .map(|name| name.split('[').next().unwrap_or_default())
@@ -47,14 +47,15 @@ fn parsed(path: &str) -> (&'static str, Vec<&str>) {
 }
 
 /// Returns the schema of the items of a list or of the values of a map, else the schema itself.
-fn within(schema: &Json) -> &Json {
+fn inner_schema(schema: &Json) -> &Json {
     ["items", "additionalProperties"].iter().find_map(|key| schema.get(key).filter(|s| s.is_object())).unwrap_or(schema)
 }
 
-fn walk<'s>(root: &'s Json, names: &[&str]) -> Result<&'s Json, String> {
+/// Returns the schema of the field with these names. The error names the first unknown field and the nearest known one.
+fn find_schema<'s>(root: &'s Json, names: &[&str]) -> Result<&'s Json, String> {
     let mut schema = root;
     for (at, name) in names.iter().enumerate() {
-        let fields = within(schema)["properties"].as_object();
+        let fields = inner_schema(schema)["properties"].as_object();
         schema = fields.and_then(|fields| fields.get(*name)).ok_or_else(|| {
             let known: Vec<&str> = fields.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
             let place = if at == 0 { "at the top".to_owned() } else { format!("in {}", names[..at].join(".")) };
@@ -69,17 +70,18 @@ fn walk<'s>(root: &'s Json, names: &[&str]) -> Result<&'s Json, String> {
     Ok(schema)
 }
 
-/// Returns the path of the first field whose path ends like this, from the top down: `hitl.timeout`.
-fn ending(root: &Json, names: &[&str]) -> Option<Vec<String>> {
+/// Returns the path of the field whose path ends with `names`, such as `hitl.timeout`: a field of a step, otherwise the
+/// first one from the top down.
+fn find_by_ending(root: &Json, names: &[&str]) -> Option<Vec<String>> {
     let of_a_step: Vec<&str> = STEPS.iter().chain(names).copied().collect();
-    if walk(root, &of_a_step).is_ok() {
+    if find_schema(root, &of_a_step).is_ok() {
         return Some(of_a_step.into_iter().map(ToOwned::to_owned).collect());
     }
     let mut level: Vec<(Vec<String>, &Json)> = vec![(Vec::new(), root)];
     while !level.is_empty() && !names.is_empty() {
         let mut next = Vec::new();
         for (path, schema) in level {
-            for (name, inner) in within(schema)["properties"].as_object().into_iter().flatten() {
+            for (name, inner) in inner_schema(schema)["properties"].as_object().into_iter().flatten() {
                 let path: Vec<String> = path.iter().chain([name]).cloned().collect();
                 if path.len() >= names.len() && path[path.len() - names.len()..].iter().zip(names).all(|(a, b)| a == b)
                 {
@@ -93,27 +95,28 @@ fn ending(root: &Json, names: &[&str]) -> Option<Vec<String>> {
     None
 }
 
-fn page(kind: &str, names: &[&str], schema: &Json) -> String {
+/// Renders the explanation of a field: type, description, bounds, rules and fields.
+fn render_page(kind: &str, names: &[&str], schema: &Json) -> String {
     let field = if names.is_empty() { ".".to_owned() } else { names.join(".") };
     let mut text = format!("KIND:   {kind}\nFIELD:  {field} <{}>\n", kind_of(schema));
     if let Some(description) = schema["description"].as_str() {
-        let _ = write!(text, "\n{}\n", wrapped(description, ""));
+        let _ = write!(text, "\n{}\n", wrap(description, ""));
     }
-    let bounds = bounds(schema);
+    let bounds = bound_lines(schema);
     if !bounds.is_empty() {
         let _ = write!(text, "\nBOUNDS\n{}", bounds.iter().map(|bound| format!("  {bound}\n")).collect::<String>());
     }
     let mut rules: Vec<&str> = Vec::new();
     for rule in
-        [schema, within(schema)].iter().flat_map(|schema| schema["x-kubernetes-validations"].as_array()).flatten()
+        [schema, inner_schema(schema)].iter().flat_map(|schema| schema["x-kubernetes-validations"].as_array()).flatten()
     {
         // For other types than lists the inner schema is the schema itself.
         rules.extend(rule["message"].as_str().filter(|rule| !rules.contains(rule)));
     }
     if !rules.is_empty() {
-        let _ = write!(text, "\nRULES\n{}", rules.iter().map(|rule| wrapped(rule, "  ") + "\n").collect::<String>());
+        let _ = write!(text, "\nRULES\n{}", rules.iter().map(|rule| wrap(rule, "  ") + "\n").collect::<String>());
     }
-    let inner = within(schema);
+    let inner = inner_schema(schema);
     let required: Vec<&str> = inner["required"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
     if let Some(fields) = inner["properties"].as_object().filter(|fields| !fields.is_empty()) {
         text += "\nFIELDS\n";
@@ -121,7 +124,7 @@ fn page(kind: &str, names: &[&str], schema: &Json) -> String {
             let mark = if required.contains(&name.as_str()) { " required" } else { "" };
             let _ = writeln!(text, "  {name} <{}>{mark}", kind_of(field));
             if let Some(description) = field["description"].as_str() {
-                let _ = writeln!(text, "{}", wrapped(description, "    "));
+                let _ = writeln!(text, "{}", wrap(description, "    "));
             }
         }
     }
@@ -140,7 +143,8 @@ fn kind_of(schema: &Json) -> String {
     }
 }
 
-fn bounds(schema: &Json) -> Vec<String> {
+/// Returns the bounds of a schema as lines, such as `at most 63 characters`.
+fn bound_lines(schema: &Json) -> Vec<String> {
     let mut bounds = Vec::new();
     for (key, words) in [
         ("minLength", "at least {} characters"),
@@ -161,7 +165,7 @@ fn bounds(schema: &Json) -> Vec<String> {
             bounds.push(words.replace("{}", &value));
         }
     }
-    let values = schema.get("enum").or_else(|| within(schema).get("enum")).and_then(Json::as_array);
+    let values = schema.get("enum").or_else(|| inner_schema(schema).get("enum")).and_then(Json::as_array);
     if let Some(values) = values {
         let values: Vec<&str> = values.iter().filter_map(Json::as_str).collect();
         bounds.push(format!("one of {}", values.join(", ")));
@@ -175,7 +179,7 @@ fn bounds(schema: &Json) -> Vec<String> {
 }
 
 /// Wraps a text to lines of at most 100 characters, each indented.
-fn wrapped(text: &str, indent: &str) -> String {
+fn wrap(text: &str, indent: &str) -> String {
     let mut lines = vec![indent.to_owned()];
     for word in text.split_whitespace() {
         let line = lines.last().map_or(0, |line| line.chars().count());

@@ -18,12 +18,12 @@ use signoff_api::{
 };
 use signoff_engine::{Plan, Settings};
 
-use crate::{check::stand_in, server_tools::Catalogues};
+use crate::{check::placeholder, server_tools::Catalogues};
 
 use super::{
     Edge, Flow, Input, Step,
     gate::Gate,
-    gates::{Met, Start, allows},
+    gates::{Start, StepTraits, allows},
     needs::Needs,
     tools,
 };
@@ -31,7 +31,8 @@ use super::{
 /// The predecessors of a list of steps: their ids and conditions. The start of the run is the empty id.
 pub(super) type Ends = Vec<(String, Option<String>)>;
 
-pub(super) fn flow(workflow: &Workflow, catalogues: &Catalogues) -> Flow {
+/// Builds the flow of a Workflow, with the tools of the servers that have a catalogue.
+pub(super) fn build_flow(workflow: &Workflow, catalogues: &Catalogues) -> Flow {
     let with_tools = with_default_verdicts(workflow);
     let mut spec = with_tools.clone();
     // Steps of tools run when a model calls them, not in the order of the list.
@@ -40,8 +41,8 @@ pub(super) fn flow(workflow: &Workflow, catalogues: &Catalogues) -> Flow {
     let mut build = Build { spec, flow: Flow::default(), starts: BTreeMap::new(), leaves: BTreeMap::new() };
     let generated = workflow.metadata.generate_name.as_ref().map(|prefix| format!("{prefix}…"));
     build.flow.name = workflow.metadata.name.clone().or(generated).unwrap_or_default();
-    build.flow.agents = tools::agents(&with_tools, catalogues);
-    build.flow.inputs = spec.inputs.iter().map(input).collect();
+    build.flow.agents = tools::tools_of_agents(&with_tools, catalogues);
+    build.flow.inputs = spec.inputs.iter().map(flow_input).collect();
     let pattern = spec.pattern.clone().unwrap_or_default();
     let begin: Ends = vec![(String::new(), None)];
     let ends = if pattern.dag.is_some() {
@@ -84,7 +85,7 @@ fn with_default_verdicts(workflow: &Workflow) -> WorkflowSpec {
     let mut spec = workflow.spec.clone();
     let mut runnable = workflow.clone();
     for input in &mut runnable.spec.inputs {
-        input.value = stand_in(input).or(input.value.take());
+        input.value = placeholder(input).or(input.value.take());
     }
     // Commands are only shown, and never started here.
     let settings = Settings { allow_commands: true, ..Settings::default() };
@@ -110,16 +111,16 @@ struct Turn<'t> {
     agent: &'t str,
     input: Option<&'t String>,
     does: &'t str,
-    met: Met,
+    traits: StepTraits,
 }
 
 impl<'t> Turn<'t> {
     fn of(agent: &'t str, input: Option<&'t String>, does: &'t str) -> Self {
-        Self { agent, input, does, met: Met::default() }
+        Self { agent, input, does, traits: StepTraits::default() }
     }
 }
 
-fn input(input: &signoff_api::workflow::Input) -> Input {
+fn flow_input(input: &signoff_api::workflow::Input) -> Input {
     let value = input.value.as_ref().or(input.default.as_ref()).map(|value| value.0.clone());
     Input { name: input.name.clone(), wanted: value.is_none() && input.required == Some(true), value }
 }
@@ -134,6 +135,7 @@ pub(super) struct Build<'w> {
 }
 
 impl<'w> Build<'w> {
+    /// Adds a step without a gate and without edges.
     pub(super) fn add_step(
         &mut self,
         id: String,
@@ -161,28 +163,30 @@ impl<'w> Build<'w> {
             let to = to.to_owned();
             from.into_iter().map(move |(from, when)| Edge { from, to: to.clone(), when })
         };
-        let to_step = start.is_none_or(|start| start.asks_not_always).then(|| from.clone());
+        let to_step = start.is_none_or(|start| start.is_conditional).then(|| from.clone());
         let to_gate = start.map(|start| edges(&start.path, from));
         self.flow.edges.extend(to_gate.into_iter().flatten().chain(edges(to, to_step.unwrap_or_default())));
     }
 
-    /// Returns the ends from which the next step continues, with their conditions.
-    fn after(&self, id: &str, when: Option<&str>) -> Ends {
+    /// Returns the ends of a step from which the next step continues. `when`: the condition of each end, or `None` for
+    /// the end's own condition.
+    fn ends_of(&self, id: &str, when: Option<&str>) -> Ends {
         let ends = self.leaves.get(id).cloned().unwrap_or_else(|| vec![(id.to_owned(), None)]);
         ends.into_iter().map(|(id, own)| (id, when.map(str::to_owned).or(own))).collect()
     }
 
-    fn system(&self, agent: &str) -> Option<String> {
+    /// Returns the system prompt of an agent.
+    fn system_prompt(&self, agent: &str) -> Option<String> {
         self.spec.agents.iter().find(|known| known.name == agent).and_then(|agent| agent.system.clone())
     }
 
-    /// Adds a step of a list without edges, and returns its id.
+    /// Adds a step of the spec with its gates, without edges to the step, and returns its id.
     fn add_spec_step(&mut self, step: &Spec, prefix: &str, depth: usize) -> String {
         let id = format!("{prefix}{}", step.name);
         self.add_start_gate(&id, step, depth);
-        let system = step.agent.as_ref().and_then(|agent| self.system(&agent.name));
+        let system = step.agent.as_ref().and_then(|agent| self.system_prompt(&agent.name));
         let needs = Needs::default().step(step, system.as_ref());
-        let (kind, does) = does(step);
+        let (kind, does) = describe_step(step);
         self.add_step(id.clone(), &step.name, depth, does, kind, needs);
         if let Some(added) = self.flow.steps.last_mut() {
             added.gate = step.hitl.as_ref().map(Gate::of);
@@ -191,29 +195,29 @@ impl<'w> Build<'w> {
             added.command = step.pod.iter().flat_map(|pod| pod.command.iter().chain(&pod.args)).cloned().collect();
         }
         if step.hitl.is_none() {
-            self.add_gates_below(&id, &step.name, depth, Met::by(step));
+            self.add_gates_below(&id, &step.name, depth, StepTraits::of(step));
         }
         id
     }
 
-    /// Adds steps that run one after the other.
+    /// Adds steps that run one after the other, with their edges. Returns the ends of the last step.
     fn add_list(&mut self, steps: &[&Spec], prefix: &str, depth: usize, begin: Ends) -> Ends {
         steps.iter().fold(begin, |before, step| {
             let id = self.add_spec_step(step, prefix, depth);
             self.enter(&id, before);
-            self.after(&id, None)
+            self.ends_of(&id, None)
         })
     }
 
-    /// Adds a turn of an agent of the pattern.
+    /// Adds a turn of an agent of the pattern, with its gates and edges. Returns the ends of the turn.
     fn add_turn(&mut self, id: &str, turn: Turn<'_>, before: Ends) -> Ends {
-        let Turn { agent, input, does, met } = turn;
-        let needs = Needs::default().maybe(input).maybe(self.system(agent).as_ref());
+        let Turn { agent, input, does, traits } = turn;
+        let needs = Needs::default().maybe(input).maybe(self.system_prompt(agent).as_ref());
         let name = id.trim_start_matches('.');
         self.add_step(id.to_owned(), name, 0, format!("agent {agent} {does}"), "agent", needs);
         self.enter(id, before);
-        self.add_gates_below(id, name, 0, met);
-        self.after(id, None)
+        self.add_gates_below(id, name, 0, traits);
+        self.ends_of(id, None)
     }
 
     /// Returns the branches with their steps, in order of appearance.
@@ -238,12 +242,12 @@ impl<'w> Build<'w> {
             let index = remaining.iter().position(is_ready).unwrap_or(0);
             let task = remaining.remove(index);
             let id = self.add_spec_step(task, "", 0);
-            let before = task.depends_on.iter().flat_map(|dep| self.after(dep, None)).collect::<Ends>();
+            let before = task.depends_on.iter().flat_map(|dep| self.ends_of(dep, None)).collect::<Ends>();
             self.enter(&id, if before.is_empty() { vec![(String::new(), None)] } else { before });
             added.push(&task.name);
         }
         let sinks = tasks.iter().filter(|task| !tasks.iter().any(|other| other.depends_on.contains(&task.name)));
-        sinks.flat_map(|task| self.after(&task.name, None)).collect()
+        sinks.flat_map(|task| self.ends_of(&task.name, None)).collect()
     }
 
     fn add_routing(&mut self, routing: &Routing, begin: Ends) -> Ends {
@@ -285,15 +289,15 @@ impl<'w> Build<'w> {
         let judge = format!("judges, at most {most} times");
         let judge = Turn::of(&pattern.evaluator.agent, pattern.evaluator.input.as_ref(), &judge);
         self.add_turn(".evaluator", judge, drafted);
-        let below = self.after(".evaluator", Some(&format!("score below {score}")));
+        let below = self.ends_of(".evaluator", Some(&format!("score below {score}")));
         let reviewed = self.add_review(".review", pattern.review_gate.as_deref(), below);
         self.add_turn(".reviser", Turn::of(&pattern.producer, pattern.revise_prompt.as_ref(), "revises"), reviewed);
-        self.enter(".evaluator", self.after(".reviser", None));
-        let mut ends = self.after(".evaluator", Some(&format!("score {score} or more")));
+        self.enter(".evaluator", self.ends_of(".reviser", None));
+        let mut ends = self.ends_of(".evaluator", Some(&format!("score {score} or more")));
         if pattern.on_exhausted == Some(OnExhausted::AcceptBest) {
-            ends.extend(self.after(".evaluator", Some(&format!("{most} drafts judged: the best"))));
+            ends.extend(self.ends_of(".evaluator", Some(&format!("{most} drafts judged: the best"))));
         }
-        if let Some(gate) = self.untyped(pattern.review_gate.as_deref()) {
+        if let Some(gate) = self.untyped_gate(pattern.review_gate.as_deref()) {
             let decided = |verdict: Verdict| vec![(".review".to_owned(), Some(verdict.to_string()))];
             if allows(&gate.hitl, Verdict::Modify) {
                 self.enter(".evaluator", decided(Verdict::Modify));
@@ -304,14 +308,14 @@ impl<'w> Build<'w> {
     }
 
     fn add_workers(&mut self, pattern: &OrchestratorWorkers, begin: Ends) -> Ends {
-        let boss = &pattern.orchestrator;
-        let divide = format!("divides the work into at most {} parts", boss.max_tasks.unwrap_or(32));
-        let divided = self.add_turn(".orchestrator", Turn::of(&boss.agent, boss.input.as_ref(), &divide), begin);
+        let orchestrator = &pattern.orchestrator;
+        let divide = format!("divides the work into at most {} parts", orchestrator.max_tasks.unwrap_or(32));
+        let divided = self.add_turn(".orchestrator", Turn::of(&orchestrator.agent, orchestrator.input.as_ref(), &divide), begin);
         let divided = self.add_review(".decomposition", pattern.decomposition_review.as_deref(), divided);
         let divided = self.add_run_gate(".decomposition", SpecGateType::PlanApproval, divided);
-        let at_once = boss.max_workers.map_or_else(|| "all at once".to_owned(), |most| format!("{most} at once"));
-        let (worker, does) = (&pattern.worker, format!("does each part, {at_once}"));
-        let work = Turn { met: Met::on(worker.on_error), ..Turn::of(&worker.agent, worker.input.as_ref(), &does) };
+        let concurrency = orchestrator.max_workers.map_or_else(|| "all at once".to_owned(), |most| format!("{most} at once"));
+        let (worker, does) = (&pattern.worker, format!("does each part, {concurrency}"));
+        let work = Turn { traits: StepTraits::on_error(worker.on_error), ..Turn::of(&worker.agent, worker.input.as_ref(), &does) };
         let worked = self.add_turn(".worker", work, divided);
         let reviewed = self.add_review(".reduce-review", pattern.reduce_review.as_deref(), worked);
         let reduced = self.add_named_step(pattern.reduce.as_deref(), reviewed);
@@ -330,17 +334,17 @@ impl<'w> Build<'w> {
             let mut always_continues = false;
             for edge in graph.edges.iter().filter(|edge| edge.from == node.name) {
                 if let Some(to) = &edge.to {
-                    self.enter(to, self.after(&node.name, None));
+                    self.enter(to, self.ends_of(&node.name, None));
                     always_continues = true;
                 }
-                for way in &edge.choose {
-                    self.enter(&way.to, self.after(&node.name, Some(&way.when)));
-                    always_continues |= way.when.trim() == "else";
+                for choice in &edge.choose {
+                    self.enter(&choice.to, self.ends_of(&node.name, Some(&choice.when)));
+                    always_continues |= choice.when.trim() == "else";
                 }
             }
             if !always_continues {
                 let leaves = graph.edges.iter().any(|edge| edge.from == node.name);
-                ends.extend(self.after(&node.name, leaves.then_some("nothing else")));
+                ends.extend(self.ends_of(&node.name, leaves.then_some("nothing else")));
             }
         }
         ends
@@ -348,7 +352,7 @@ impl<'w> Build<'w> {
 }
 
 /// Returns the kind of a step and a short description.
-pub(super) fn does(step: &Spec) -> (&'static str, String) {
+pub(super) fn describe_step(step: &Spec) -> (&'static str, String) {
     if let Some(agent) = &step.agent {
         ("agent", format!("agent {}", agent.name))
     } else if let Some(pod) = &step.pod {

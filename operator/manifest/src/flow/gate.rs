@@ -82,7 +82,7 @@ impl Gate {
             required_from: hitl
                 .required_from
                 .iter()
-                .map(|one| format!("{} from Group {}", one.min, one.group))
+                .map(|rule| format!("{} from Group {}", rule.min, rule.group))
                 .collect(),
             excluded,
             after: timeout.after.map(|after| after.to_string()),
@@ -90,7 +90,7 @@ impl Gate {
             escalation: timeout.escalation.iter().map(escalation).collect(),
             escalate_to: names(&hitl.escalate_to),
             verdicts: hitl.allowed_verdicts.iter().map(ToString::to_string).collect(),
-            questions: hitl.form.iter().flat_map(|form| &form.questions).map(asked).collect(),
+            questions: hitl.form.iter().flat_map(|form| &form.questions).map(flow_question).collect(),
             reviews: hitl.reviews.clone(),
         }
     }
@@ -104,7 +104,7 @@ fn escalation(level: &Level) -> Escalation {
     Escalation { to: names(&level.to), after: level.after.map(|after| after.to_string()) }
 }
 
-fn asked(question: &Question) -> Asked {
+fn flow_question(question: &Question) -> Asked {
     Asked {
         id: question.id.clone(),
         question: question.question.clone(),

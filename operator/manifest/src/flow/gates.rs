@@ -16,7 +16,7 @@ use super::{
 
 /// The properties of a step that determine which gates apply to it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Met {
+pub(super) struct StepTraits {
     has_schema: bool,
     escalates: bool,
     /// Whether the run can continue without the step.
@@ -27,38 +27,41 @@ pub(super) struct Met {
 pub(super) struct Start {
     pub(super) path: String,
     /// Whether the step can also begin without the gate.
-    pub(super) asks_not_always: bool,
+    pub(super) is_conditional: bool,
     /// Whether people can skip the step.
     may_skip: bool,
 }
 
-impl Met {
-    pub(super) fn by(step: &Spec) -> Self {
-        Self { has_schema: step.output_schema.is_some(), ..Self::on(step.on_error) }
+impl StepTraits {
+    /// Returns the properties of a step of the spec.
+    pub(super) fn of(step: &Spec) -> Self {
+        Self { has_schema: step.output_schema.is_some(), ..Self::on_error(step.on_error) }
     }
 
-    pub(super) fn on(error: Option<OnError>) -> Self {
+    /// Returns the properties of a step with this `onError` and without a schema.
+    pub(super) fn on_error(error: Option<OnError>) -> Self {
         Self { escalates: error == Some(OnError::Escalate), has_schema: false, can_be_skipped: true }
     }
 }
 
 impl<'w> Build<'w> {
     /// Returns the gate that asks about the whole run.
-    fn of_run(&self, type_: SpecGateType) -> Option<&'w Gate> {
+    fn gate_of_run(&self, type_: SpecGateType) -> Option<&'w Gate> {
         self.spec.gates.iter().find(|gate| gate.type_ == Some(type_))
     }
 
     /// Returns the gate without a type that a pattern names.
-    pub(super) fn untyped(&self, name: Option<&str>) -> Option<&'w Gate> {
+    pub(super) fn untyped_gate(&self, name: Option<&str>) -> Option<&'w Gate> {
         self.spec.gates.iter().find(|gate| gate.type_.is_none() && Some(gate.name.as_str()) == name)
     }
 
-    /// Returns the gate for a step, and whether the gate names the step by its name, or by its branch and name.
-    fn of_step(&self, type_: SpecGateType, (id, name): (&str, &str), general: bool) -> Option<(&'w Gate, bool)> {
+    /// Returns the gate of a type for a step, and whether the gate names the step by its name, or by its branch and
+    /// name. `applies_unnamed`: whether a gate without `steps` applies to the step.
+    fn gate_of_step(&self, type_: SpecGateType, (id, name): (&str, &str), applies_unnamed: bool) -> Option<(&'w Gate, bool)> {
         let gates = || self.spec.gates.iter().filter(|gate| gate.type_ == Some(type_));
         let is_named = |gate: &&Gate| gate.steps.iter().any(|step| step == name || step == id);
         let named = gates().find(is_named).map(|gate| (gate, true));
-        named.or_else(|| gates().find(|gate| gate.steps.is_empty()).filter(|_| general).map(|gate| (gate, false)))
+        named.or_else(|| gates().find(|gate| gate.steps.is_empty()).filter(|_| applies_unnamed).map(|gate| (gate, false)))
     }
 
     /// Adds a gate of the spec as a step, without edges.
@@ -79,16 +82,17 @@ impl<'w> Build<'w> {
 
     /// Adds the gate of this type that asks about the whole run, if the spec has one.
     pub(super) fn add_run_gate(&mut self, id: &str, type_: SpecGateType, before: Ends) -> Ends {
-        let gate = self.of_run(type_);
+        let gate = self.gate_of_run(type_);
         self.add_gate_after(id, gate, before)
     }
 
     /// Adds the gate that a pattern names, if it names one.
     pub(super) fn add_review(&mut self, id: &str, name: Option<&str>, before: Ends) -> Ends {
-        let gate = self.untyped(name);
+        let gate = self.untyped_gate(name);
         self.add_gate_after(id, gate, before)
     }
 
+    /// Adds a gate with its edges, and returns the ends after the gate. Without a gate, the ends stay as they are.
     fn add_gate_after(&mut self, id: &str, gate: Option<&Gate>, before: Ends) -> Ends {
         let Some(gate) = gate else { return before };
         self.add_gate(id, gate, 0);
@@ -97,12 +101,12 @@ impl<'w> Build<'w> {
         passed.chain([(id.to_owned(), None)]).collect()
     }
 
-    /// Adds the gate before a step. Steps without a content to review have none.
+    /// Adds the gate before a step with the edge to the step. Only pod, http and mcp steps have such a gate.
     pub(super) fn add_start_gate(&mut self, id: &str, step: &Spec, depth: usize) {
         if step.pod.is_none() && step.http.is_none() && step.mcp.is_none() {
             return;
         }
-        let Some((gate, _)) = self.of_step(SpecGateType::StepStart, (id, &step.name), true) else { return };
+        let Some((gate, _)) = self.gate_of_step(SpecGateType::StepStart, (id, &step.name), true) else { return };
         let path = RecordPath::new(id).start().into_string();
         self.add_gate(&path, gate, depth);
         if let Some(added) = self.flow.steps.last_mut() {
@@ -111,14 +115,15 @@ impl<'w> Build<'w> {
         self.enter(id, vec![(path.clone(), None)]);
         // Skip is not among the default verdicts here.
         let may_skip = gate.hitl.allowed_verdicts.contains(&Verdict::Skip);
-        self.starts.insert(id.to_owned(), Start { path, asks_not_always: gate.condition.is_some(), may_skip });
+        self.starts.insert(id.to_owned(), Start { path, is_conditional: gate.condition.is_some(), may_skip });
     }
 
-    /// Adds the gates below a step: about its answer, and about its failure. The next step continues from them.
-    pub(super) fn add_gates_below(&mut self, id: &str, name: &str, depth: usize, met: Met) {
+    /// Adds the gates below a step, about its answer and about its failure, with the edges to them. Sets the ends of
+    /// the step from which the next step continues.
+    pub(super) fn add_gates_below(&mut self, id: &str, name: &str, depth: usize, traits: StepTraits) {
         let mut ends: Ends = vec![(id.to_owned(), None)];
         let skipped = self.starts.get(id).filter(|start| start.may_skip).map(|start| start.path.clone());
-        if let Some((gate, always)) = self.of_step(SpecGateType::OutputValidation, (id, name), met.has_schema) {
+        if let Some((gate, always)) = self.gate_of_step(SpecGateType::OutputValidation, (id, name), traits.has_schema) {
             let path = RecordPath::new(id).output().into_string();
             self.add_gate(&path, gate, depth + 1);
             let when = (!always).then(|| "its answer does not fit".to_owned());
@@ -128,11 +133,11 @@ impl<'w> Build<'w> {
             }
             ends.push((path, None));
         }
-        if let Some((gate, _)) = self.of_step(SpecGateType::ErrorEscalation, (id, name), met.escalates) {
+        if let Some((gate, _)) = self.gate_of_step(SpecGateType::ErrorEscalation, (id, name), traits.escalates) {
             let path = RecordPath::new(id).error().into_string();
             self.add_gate(&path, gate, depth + 1);
             self.enter(&path, vec![(id.to_owned(), Some("it failed".to_owned()))]);
-            if met.can_be_skipped && allows(&gate.hitl, Verdict::Skip) {
+            if traits.can_be_skipped && allows(&gate.hitl, Verdict::Skip) {
                 ends.push((path, Some("Skip".to_owned())));
             }
         }

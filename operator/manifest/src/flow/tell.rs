@@ -8,7 +8,7 @@ use signoff_expr::text::display;
 
 use super::{AgentTools, Asked, Flow, Gate, Step};
 
-pub(super) fn text(flow: &Flow) -> String {
+pub(super) fn render_text(flow: &Flow) -> String {
     let steps = match flow.steps.len() {
         1 => "1 step".to_owned(),
         many => format!("{many} steps"),
@@ -29,7 +29,7 @@ pub(super) fn text(flow: &Flow) -> String {
     for (index, step) in flow.steps.iter().enumerate() {
         write_step(&mut text, index + 1, step, flow);
     }
-    text += &tools_text(flow);
+    text += &render_tools(flow);
     let _ = match &flow.result {
         Some(result) => writeln!(text, "\nResult: {}", shown(result)),
         None => writeln!(text, "\nResult: the last response"),
@@ -43,7 +43,7 @@ pub(super) fn text(flow: &Flow) -> String {
     text
 }
 
-pub(super) fn tools_text(flow: &Flow) -> String {
+pub(super) fn render_tools(flow: &Flow) -> String {
     let mut text = String::new();
     flow.agents.iter().for_each(|agent| write_tools(&mut text, agent));
     write_gates_of_tools(&mut text, flow);
@@ -152,7 +152,7 @@ fn gate_lines(gate: &Gate) -> Vec<String> {
     if !gate.escalate_to.is_empty() {
         lines.push(format!("Escalate can add {}", names(&gate.escalate_to)));
     }
-    lines.extend(gate.questions.iter().map(question));
+    lines.extend(gate.questions.iter().map(question_line));
     if !gate.verdicts.is_empty() {
         lines.push(format!("may decide {}", gate.verdicts.join(", ")));
     }
@@ -163,7 +163,7 @@ fn gate_lines(gate: &Gate) -> Vec<String> {
 }
 
 /// Renders a question of a form as one line: `asks channel: By which channel? (mail or post)`.
-fn question(asked: &Asked) -> String {
+fn question_line(asked: &Asked) -> String {
     let text = asked.question.as_ref().map(|text| format!(": {}", shown(text))).unwrap_or_default();
     let options = match asked.options.as_slice() {
         [] => String::new(),

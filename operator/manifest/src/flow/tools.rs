@@ -16,7 +16,7 @@ use signoff_api::{
 
 use signoff_engine::tools;
 
-use super::build::does;
+use super::build::describe_step;
 use crate::server_tools::{self, Catalogues, PinState};
 
 /// The remedy if no gate asks about a call of a tool of a server.
@@ -81,20 +81,21 @@ pub struct AskingGate {
 }
 
 /// Returns the agents that may call tools.
-pub(super) fn agents(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<AgentTools> {
+pub(super) fn tools_of_agents(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<AgentTools> {
     let with_tools = spec.agents.iter().filter(|agent| !agent.tools.is_empty());
-    with_tools.map(|agent| of_agent(spec, agent, catalogues)).collect()
+    with_tools.map(|agent| tools_of_agent(spec, agent, catalogues)).collect()
 }
 
-fn of_agent(spec: &WorkflowSpec, agent: &Agent, catalogues: &Catalogues) -> AgentTools {
+/// Returns the tools of an agent: its own tools, those of servers, then the built-in ones.
+fn tools_of_agent(spec: &WorkflowSpec, agent: &Agent, catalogues: &Catalogues) -> AgentTools {
     let tool = |name: &str| match spec.tools.iter().find(|tool| tool.name == name) {
-        Some(tool) => offered(spec, tool),
+        Some(tool) => offered_tool(spec, tool),
         None => OfferedTool {
             name: name.to_owned(),
             does: "asks people".to_owned(),
             effects: None,
             counts_as_change: false,
-            gates: asking(spec, |gate| gate.type_ == Some(SpecGateType::Question)),
+            gates: asking_gates(spec, |gate| gate.type_ == Some(SpecGateType::Question)),
             refused: None,
             unasked: None,
         },
@@ -102,8 +103,8 @@ fn of_agent(spec: &WorkflowSpec, agent: &Agent, catalogues: &Catalogues) -> Agen
     let (built_in, own): (Vec<_>, Vec<_>) =
         tools::offered(spec, agent).into_iter().partition(|name| tools::is_built_in(name));
     let of_servers = tools::servers_of(spec, agent).into_iter().flat_map(|server| match catalogues.get(&server.name) {
-        Some(catalogue) => listed(spec, agent, server, catalogue),
-        None => vec![of_server(spec, agent, server)],
+        Some(catalogue) => listed_tools(spec, agent, server, catalogue),
+        None => vec![tools_of_unknown_server(spec, agent, server)],
     });
     let tools = own.into_iter().map(tool).chain(of_servers).chain(built_in.into_iter().map(tool)).collect();
     let limits = agent.limits.unwrap_or_default();
@@ -112,7 +113,7 @@ fn of_agent(spec: &WorkflowSpec, agent: &Agent, catalogues: &Catalogues) -> Agen
 
 /// Returns one entry for the tools of a server in the list of an agent, because the server lists its tools only during
 /// a run.
-fn of_server(spec: &WorkflowSpec, agent: &Agent, server: &Server) -> OfferedTool {
+fn tools_of_unknown_server(spec: &WorkflowSpec, agent: &Agent, server: &Server) -> OfferedTool {
     let first = server.tool_name("");
     let entries: Vec<_> = agent.tools.iter().filter(|entry| entry.starts_with(&first)).map(String::as_str).collect();
     let place = server.url.clone().unwrap_or_else(|| server.command.join(" "));
@@ -121,7 +122,7 @@ fn of_server(spec: &WorkflowSpec, agent: &Agent, server: &Server) -> OfferedTool
         does: format!("tools of the server at {place}"),
         effects: Some("unknown"),
         counts_as_change: false,
-        gates: asking(spec, |gate| {
+        gates: asking_gates(spec, |gate| {
             let names = entries.iter().filter(|entry| !entry.contains('*'));
             let asks_about_one = |name: &&str| tools::asks_about_server_tool(gate, name, None, false);
             tools::asks_about_server(gate, &server.name) || names.copied().any(|name| asks_about_one(&name))
@@ -132,19 +133,19 @@ fn of_server(spec: &WorkflowSpec, agent: &Agent, server: &Server) -> OfferedTool
 }
 
 /// Returns the tools of a catalogue that the run can use and that an agent may call.
-fn listed(spec: &WorkflowSpec, agent: &Agent, server: &Server, catalogue: &Catalogue) -> Vec<OfferedTool> {
+fn listed_tools(spec: &WorkflowSpec, agent: &Agent, server: &Server, catalogue: &Catalogue) -> Vec<OfferedTool> {
     let may_call = |name: &str| tools::lists_server_tool(agent, &server.name, &server.tool_name(name));
     let is_listed = |tool: &&ServerTool| server.has(tool.name()) && may_call(tool.name());
-    catalogue.tools().iter().filter(is_listed).map(|tool| of_catalogue(spec, server, tool)).collect()
+    catalogue.tools().iter().filter(is_listed).map(|tool| tool_of_catalogue(spec, server, tool)).collect()
 }
 
 /// Returns a tool of a catalogue with the gates that would ask, and the consequence if none asks.
-fn of_catalogue(spec: &WorkflowSpec, server: &Server, tool: &ServerTool) -> OfferedTool {
+fn tool_of_catalogue(spec: &WorkflowSpec, server: &Server, tool: &ServerTool) -> OfferedTool {
     let name = server.tool_name(tool.name());
     let effects = server_tools::effects(server, tool);
     let is_pinned = PinState::of(server, tool) == PinState::Same;
-    let mut gates = asking(spec, |gate| tools::asks_about_server_tool(gate, &name, effects, is_pinned));
-    gates.extend(start_gate(spec, &server.name).map(shown));
+    let mut gates = asking_gates(spec, |gate| tools::asks_about_server_tool(gate, &name, effects, is_pinned));
+    gates.extend(start_gate(spec, &server.name).map(asking_gate));
     let unasked = match (effects, is_pinned) {
         (Some(Effects::Read), _) => Some("it is known to change nothing"),
         (_, true) => Some("its definition is pinned"),
@@ -163,17 +164,18 @@ fn of_catalogue(spec: &WorkflowSpec, server: &Server, tool: &ServerTool) -> Offe
     }
 }
 
-fn offered(spec: &WorkflowSpec, tool: &Tool) -> OfferedTool {
+/// Returns a tool of the spec with its effects and the gates that would ask.
+fn offered_tool(spec: &WorkflowSpec, tool: &Tool) -> OfferedTool {
     let step = spec.steps.iter().find(|step| step.branch.is_none() && step.name == tool.step);
     let effects = step.map_or(tool.effects, |step| tool.effects_of(step));
     let only_reads = step.and_then(|step| step.http.as_ref()).is_none_or(|http| SentMethod::of_step(http).only_reads());
-    let mut gates = asking(spec, |gate| tools::asks(gate, &tool.name, effects));
+    let mut gates = asking_gates(spec, |gate| tools::asks(gate, &tool.name, effects));
     // The gate before the step asks separately, about the rendered request.
     let starts = step.filter(|step| step.pod.is_some() || step.http.is_some() || step.mcp.is_some());
-    gates.extend(starts.and_then(|step| start_gate(spec, &step.name)).map(shown));
+    gates.extend(starts.and_then(|step| start_gate(spec, &step.name)).map(asking_gate));
     OfferedTool {
         name: tool.name.clone(),
-        does: step.map_or_else(|| format!("step {}", tool.step), |step| does(step).1),
+        does: step.map_or_else(|| format!("step {}", tool.step), |step| describe_step(step).1),
         effects: Some(effects.map_or("unknown", Effects::name)),
         counts_as_change: effects == Some(Effects::Read) && !only_reads,
         gates,
@@ -189,11 +191,11 @@ fn start_gate<'s>(spec: &'s WorkflowSpec, step: &str) -> Option<&'s Gate> {
     named.or_else(|| at_start().find(|gate| gate.steps.is_empty()))
 }
 
-fn asking(spec: &WorkflowSpec, asks: impl Fn(&Gate) -> bool) -> Vec<AskingGate> {
-    spec.gates.iter().filter(|gate| asks(gate)).map(shown).collect()
+fn asking_gates(spec: &WorkflowSpec, asks: impl Fn(&Gate) -> bool) -> Vec<AskingGate> {
+    spec.gates.iter().filter(|gate| asks(gate)).map(asking_gate).collect()
 }
 
-fn shown(gate: &Gate) -> AskingGate {
+fn asking_gate(gate: &Gate) -> AskingGate {
     let name = |value: serde_json::Result<serde_json::Value>| value.ok().and_then(|v| v.as_str().map(str::to_owned));
     let sort = match gate.preset {
         Some(preset) => format!("preset {}", name(serde_json::to_value(preset)).unwrap_or_default()),
