@@ -115,7 +115,7 @@ impl Protocol {
         let always = json!({"model": "clerk"});
         match says {
             Says::Calls(calls) => json!({"match": once, "response": self.calls(calls)}),
-            Says::Done => json!({"match": once, "response": {"content": "done", "usage": used(7, 5)}}),
+            Says::Done => json!({"match": once, "response": {"content": "done", "usage": usage_of(7, 5)}}),
             Says::Error(status) => {
                 let error = json!({"message": "come back later", "type": "overloaded_error"});
                 json!({"match": once, "response": {"error": error, "status": status, "retryAfter": 1}})
@@ -131,7 +131,7 @@ impl Protocol {
 
     fn calls(&self, calls: &[(&str, &str, &str)]) -> Value {
         let call = |(id, name, arguments): &(&str, &str, &str)| json!({"id": id, "name": name, "arguments": arguments});
-        let mut answer = json!({"toolCalls": calls.iter().map(call).collect::<Vec<_>>(), "usage": used(7, 5)});
+        let mut answer = json!({"toolCalls": calls.iter().map(call).collect::<Vec<_>>(), "usage": usage_of(7, 5)});
         if let Some(finish) = self.finish_of_calls {
             answer["finishReason"] = finish.into();
         }
@@ -156,7 +156,7 @@ impl Protocol {
 }
 
 /// Returns tokens as fixtures write them.
-fn used(input: i64, output: i64) -> Value {
+fn usage_of(input: i64, output: i64) -> Value {
     json!({"prompt_tokens": input, "completion_tokens": output})
 }
 
@@ -194,14 +194,14 @@ impl Played {
 
     /// Returns why the run failed.
     #[track_caller]
-    fn failed(&self) -> &str {
+    fn failure(&self) -> &str {
         let Some(End::Failed(why)) = &self.ended.end else { panic!("{}: {:?}", self.protocol, self.ended.end) };
         why
     }
 
     /// Returns the calls with their results that the last request tells the model.
     #[track_caller]
-    fn told(&self) -> Vec<Told> {
+    fn results(&self) -> Vec<Told> {
         let (_, last) = self.requests.last().unwrap();
         let mut open: VecDeque<&Value> = VecDeque::new();
         let mut told = Vec::new();
@@ -266,7 +266,7 @@ async fn parallel_calls_and_calls_of_a_second_turn_get_results() {
             played.call("b", "refund", json!({"amount": 420}), "POST /refunds"),
             played.call("c", "lookup", json!({"order": "2"}), "GET /orders/2"),
         ];
-        assert_eq!(played.told(), expected, "{name}");
+        assert_eq!(played.results(), expected, "{name}");
         let usage = match protocol.has_usage {
             true => Usage { input_tokens: 21, output_tokens: 15, ..Usage::default() },
             false => Usage::default(),
@@ -295,7 +295,7 @@ async fn an_edited_refund_runs_and_the_model_gets_its_arguments() {
         assert_eq!(played.ended.approvals.len(), 2, "{name}: an edit is no approval");
         // The conversation has the call as the model made it.
         let told = "A human changed the arguments. This ran: {\"amount\":42}\nPOST /refunds";
-        assert_eq!(played.told(), [played.call("b", "refund", json!({"amount": 420}), told)], "{name}");
+        assert_eq!(played.results(), [played.call("b", "refund", json!({"amount": 420}), told)], "{name}");
     }
 }
 
@@ -321,7 +321,7 @@ async fn a_rate_limit_is_retried_or_fails_with_its_reason() {
         assert_eq!((played.statuses(), &played.log[..]), (vec![200, 429, 200], &[PAID.to_owned()][..]), "{name}");
         let played = protocol.play(&[Says::Error(429)], json!({}), vec![]).await;
         assert_eq!(played.statuses(), [429], "{name}");
-        let why = played.failed();
+        let why = played.failure();
         assert!(why.contains("429 Too Many Requests: come back later"), "{name}: {why}");
     }
 }
@@ -337,7 +337,7 @@ async fn malformed_answers_fail_the_turn_and_are_not_shown() {
         ] {
             let name = protocol.name;
             let played = protocol.play(&[REFUND_CALL, says], json!({}), alice()).await;
-            let why = played.failed();
+            let why = played.failure();
             assert!(why.contains(expected), "{name}: {why}");
             assert!(why.ends_with("before that, its agent called refund"), "{name}: {why}");
             assert!(

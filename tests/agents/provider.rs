@@ -28,18 +28,18 @@ impl Played {
     }
 
     /// Returns the results in the model's last request, turn by turn.
-    fn told(&self) -> Vec<Vec<(String, String)>> {
+    fn results(&self) -> Vec<Vec<(String, String)>> {
         let (_, last) = self.requests.last().unwrap();
         let turns = told(last).unwrap().into_iter();
         turns.map(|turn| turn.into_iter().map(|told| (told.id, told.result)).collect()).collect()
     }
 
-    fn failed(&self) -> &str {
+    fn failure(&self) -> &str {
         let Some(End::Failed(why)) = &self.ended.end else { panic!("{:?}", self.ended.end) };
         why
     }
 
-    fn succeeded(&self) -> &str {
+    fn result(&self) -> &str {
         let Some(End::Succeeded(text)) = &self.ended.end else {
             panic!("{:?} {:?} {:?}", self.ended.end, self.ended.refused, self.requests)
         };
@@ -79,12 +79,12 @@ fn done() -> Value {
 }
 
 /// Returns a fixture that fails in this way each time.
-fn chaos(how: Value) -> Value {
+fn fail_always(how: Value) -> Value {
     json!([{"match": {"model": "clerk"}, "response": done(), "chaos": how}])
 }
 
 /// Returns the first answer of a model, and another one for the second request.
-fn once(first: Value) -> Value {
+fn answer_once(first: Value) -> Value {
     json!([
         {"match": {"model": "clerk", "sequenceIndex": 0}, "response": first},
         {"match": {"model": "clerk"}, "response": done()},
@@ -106,9 +106,9 @@ async fn each_call_of_a_tool_gets_a_result_under_its_id() {
         fixture(2, done()),
     ]);
     let played = play(fixtures, json!({}), vec![Answer::approves("420", "alice")]).await;
-    assert_eq!(played.succeeded(), "done");
+    assert_eq!(played.result(), "done");
     assert_eq!(played.statuses(), [200, 200, 200]);
-    let told = played.told();
+    let told = played.results();
     assert_eq!(told[0][0], ("a".to_owned(), "GET /orders/1".to_owned()));
     assert_eq!(told[0][1], ("b".to_owned(), "POST /refunds".to_owned()));
     assert!(told[0][2].0 == "c" && told[0][2].1.starts_with("Error: "), "{told:?}");
@@ -124,22 +124,22 @@ async fn each_call_of_a_tool_gets_a_result_under_its_id() {
 async fn a_turn_is_repeated_after_a_rate_limit() {
     let slow_down =
         json!({"error": {"message": "slow down", "type": "rate_limit_error"}, "status": 429, "retryAfter": 1});
-    let played = play(once(slow_down.clone()), twice(), vec![]).await;
-    assert_eq!((played.succeeded(), played.statuses()), ("done", vec![429, 200]));
+    let played = play(answer_once(slow_down.clone()), twice(), vec![]).await;
+    assert_eq!((played.result(), played.statuses()), ("done", vec![429, 200]));
     let always = json!([{"match": {"model": "clerk"}, "response": slow_down}]);
     let played = play(always, json!({}), vec![]).await;
-    assert!(played.failed().contains("429 Too Many Requests: slow down"), "{}", played.failed());
+    assert!(played.failure().contains("429 Too Many Requests: slow down"), "{}", played.failure());
     assert_eq!(played.statuses(), [429]);
 }
 
 #[tokio::test]
 async fn a_failing_provider_gets_as_many_requests_as_the_step_allows() {
     let down = json!({"error": {"message": "overloaded", "type": "server_error"}, "status": 500});
-    let played = play(once(down.clone()), twice(), vec![]).await;
-    assert_eq!((played.succeeded(), played.statuses()), ("done", vec![500, 200]));
+    let played = play(answer_once(down.clone()), twice(), vec![]).await;
+    assert_eq!((played.result(), played.statuses()), ("done", vec![500, 200]));
     let always = json!([{"match": {"model": "clerk"}, "response": down}]);
     let played = play(always, twice(), vec![]).await;
-    assert!(played.failed().contains("500 Internal Server Error: overloaded"), "{}", played.failed());
+    assert!(played.failure().contains("500 Internal Server Error: overloaded"), "{}", played.failure());
     assert_eq!(played.statuses(), [500, 500]);
 }
 
@@ -152,28 +152,28 @@ async fn a_failure_between_two_turns_repeats_no_call() {
         fixture(1, done()),
     ]);
     let played = play(fixtures, twice(), vec![Answer::approves("420", "alice")]).await;
-    assert_eq!((played.succeeded(), played.statuses()), ("done", vec![200, 500, 200]));
+    assert_eq!((played.result(), played.statuses()), ("done", vec![200, 500, 200]));
     assert_eq!(played.log, [r#"POST /refunds {"amount":420}"#]);
 }
 
 #[tokio::test]
 async fn a_slow_provider_is_a_timeout() {
-    let played = play(chaos(json!({"latencyMs": 30000})), json!({"timeout": "1s"}), vec![]).await;
-    assert!(played.failed().contains("no complete answer within 1s"), "{}", played.failed());
+    let played = play(fail_always(json!({"latencyMs": 30000})), json!({"timeout": "1s"}), vec![]).await;
+    assert!(played.failure().contains("no complete answer within 1s"), "{}", played.failure());
 }
 
 #[tokio::test]
 async fn a_connection_that_breaks_fails_the_turn() {
-    let played = play(chaos(json!({"disconnectRate": 1})), twice(), vec![]).await;
-    assert!(played.failed().contains("the connection broke before an answer"), "{}", played.failed());
+    let played = play(fail_always(json!({"disconnectRate": 1})), twice(), vec![]).await;
+    assert!(played.failure().contains("the connection broke before an answer"), "{}", played.failure());
     assert_eq!(played.requests.len(), 2, "a turn has no effects and is asked for again");
 }
 
 #[tokio::test]
 async fn a_malformed_answer_fails_the_turn_and_is_not_shown() {
-    let played = play(chaos(json!({"malformedRate": 1})), json!({}), vec![]).await;
-    assert!(played.failed().contains("something other than a chat completion"), "{}", played.failed());
-    assert!(!played.failed().contains("malformed"), "{}", played.failed());
+    let played = play(fail_always(json!({"malformedRate": 1})), json!({}), vec![]).await;
+    assert!(played.failure().contains("something other than a chat completion"), "{}", played.failure());
+    assert!(!played.failure().contains("malformed"), "{}", played.failure());
 }
 
 #[tokio::test]
@@ -181,8 +181,8 @@ async fn a_truncated_call_is_an_error_result_and_nothing_runs() {
     let mut cut = calls(&[("a", "refund", r#"{"amount":42"#), ("b", "lookup", r#"{"order":"1"}"#)]);
     cut["finishReason"] = json!("length");
     let played = play(json!([fixture(0, cut), fixture(1, done())]), json!({}), vec![]).await;
-    assert_eq!(played.succeeded(), "done");
-    let told = played.told();
+    assert_eq!(played.result(), "done");
+    let told = played.results();
     assert!(told[0].iter().all(|(_, result)| result.starts_with("Error: your message was cut")), "{told:?}");
     assert!(played.log.is_empty() && played.ended.approvals.is_empty(), "{:?}", played.log);
 }
@@ -197,6 +197,6 @@ async fn a_question_goes_to_people_and_its_answer_back_to_the_provider() {
     ]);
     let no = json!({"verdict": "Respond", "answers": {"q1": {"options": ["o2"]}}});
     let played = play(fixtures, json!({}), vec![serde_json::from_value(no).unwrap()]).await;
-    assert_eq!((played.succeeded(), played.statuses()), ("done", vec![200, 200]));
-    assert_eq!(played.told(), [[("a".to_owned(), "No".to_owned())]]);
+    assert_eq!((played.result(), played.statuses()), ("done", vec![200, 200]));
+    assert_eq!(played.results(), [[("a".to_owned(), "No".to_owned())]]);
 }

@@ -38,19 +38,19 @@ fn client() -> McpClient {
 }
 
 /// Returns the server behind a relay.
-fn behind(wire: &Wire) -> ToolServer {
+fn server_behind(wire: &Wire) -> ToolServer {
     let address = ServerAddress::Url(wire.url("/mcp"));
     ToolServer { namespace: "team".to_owned(), name: "real".to_owned(), address, key: None }
 }
 
 /// Returns a call that people decided about, with its definition in a catalogue.
-fn decided(catalogue: &Catalogue, tool: &str, arguments: Value) -> ToolRequest {
+fn decided_request(catalogue: &Catalogue, tool: &str, arguments: Value) -> ToolRequest {
     let definition = Some(catalogue.tool(tool).unwrap().digest().clone());
     ToolRequest { tool: tool.to_owned(), arguments, definition, schema: None, depth: 0 }
 }
 
 /// Returns a call that needs no decision, with the recorded schema.
-fn unasked(catalogue: &Catalogue, tool: &str, arguments: Value) -> ToolRequest {
+fn unasked_request(catalogue: &Catalogue, tool: &str, arguments: Value) -> ToolRequest {
     let schema = catalogue.tool(tool).unwrap().definition().get("inputSchema").cloned();
     ToolRequest { tool: tool.to_owned(), arguments, definition: None, schema, depth: 0 }
 }
@@ -77,20 +77,20 @@ async fn play_everything(catalogue: &Catalogue, mut call: impl AsyncFnMut(ToolRe
     assert_eq!(left_out, ["simulate-research-query"]);
     assert_eq!(catalogue.tool("echo").unwrap().hinted_effects(), Some(Effects::Read));
 
-    let reply = call(decided(catalogue, "echo", json!({"message": "hello ü"}))).await;
+    let reply = call(decided_request(catalogue, "echo", json!({"message": "hello ü"}))).await;
     assert_eq!((reply.protocol, output(reply).response), (OLDER, json!("Echo: hello ü")));
-    let sum = output(call(unasked(catalogue, "get-sum", json!({"a": 2, "b": 40}))).await);
+    let sum = output(call(unasked_request(catalogue, "get-sum", json!({"a": 2, "b": 40}))).await);
     assert_eq!((sum.response, sum.is_error), (json!("The sum of 2 and 40 is 42."), false));
-    let weather = output(call(unasked(catalogue, "get-structured-content", json!({"location": "Chicago"}))).await);
+    let weather = output(call(unasked_request(catalogue, "get-structured-content", json!({"location": "Chicago"}))).await);
     assert_eq!(weather.response, json!({"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}));
 
-    let image = output(call(unasked(catalogue, "get-tiny-image", json!({}))).await);
+    let image = output(call(unasked_request(catalogue, "get-tiny-image", json!({}))).await);
     let [attachment] = image.attachments.as_slice() else { panic!("{image:?}") };
     assert_eq!((attachment.kind.as_str(), attachment.media_type.as_str()), ("image", "image/png"));
     let text = image.response.as_str().unwrap();
     assert!(text.contains("[image image/png, ") && !text.contains("iVBOR"), "{text}");
 
-    let wrong = output(call(unasked(catalogue, "get-sum", json!({"a": "x", "b": 1}))).await);
+    let wrong = output(call(unasked_request(catalogue, "get-sum", json!({"a": "x", "b": 1}))).await);
     assert!(wrong.is_error && wrong.response.as_str().unwrap().contains("expected number"), "{wrong:?}");
     let renamed = ToolRequest { tool: "no-such-tool".to_owned(), ..decided(catalogue, "echo", json!({})) };
     assert_eq!(call(renamed).await.ending, ToolEnding::Changed(None));
@@ -139,7 +139,7 @@ fn assert_newer_on_wire(wire: &Wire) {
 async fn everything_over_http_speaks_2025_11_25() {
     let server = EverythingServer::start().await.unwrap();
     let wire = Wire::start(server.address()).await.unwrap();
-    let (client, server) = (client(), behind(&wire));
+    let (client, server) = (client(), server_behind(&wire));
     let (catalogue, protocol) = client.list(&server, TIMEOUT).await.unwrap();
     assert_eq!(protocol, Protocol::Session);
     play_everything(&catalogue, async |request| client.call(&server, request, TIMEOUT).await.unwrap()).await;
@@ -200,18 +200,18 @@ async fn filesystem_over_standard_streams_writes_what_was_decided_and_nothing_ou
     let effects = |tool: &str| catalogue.tool(tool).unwrap().hinted_effects();
     assert_eq!((effects("read_text_file"), effects("write_file")), (Some(Effects::Read), Some(Effects::Irreversible)));
 
-    let read = |file: &Path| unasked(&catalogue, "read_text_file", json!({"path": path(file)}));
+    let read = |file: &Path| unasked_request(&catalogue, "read_text_file", json!({"path": path(file)}));
     let order = server.call(read(&shared.join("order.txt")), TIMEOUT).await.unwrap();
     assert_eq!((order.protocol, output(order).response), (OLDER, json!({"content": "order 4711"})));
     let secret = output(server.call(read(&root.join("secret.txt")), TIMEOUT).await.unwrap());
     assert!(secret.is_error && secret.response.as_str().unwrap().starts_with("Access denied"), "{secret:?}");
 
     let letter = shared.join("letter.txt");
-    let write = decided(&catalogue, "write_file", json!({"path": path(&letter), "content": "Dear ACME"}));
+    let write = decided_request(&catalogue, "write_file", json!({"path": path(&letter), "content": "Dear ACME"}));
     assert!(!output(server.call(write.clone(), TIMEOUT).await.unwrap()).is_error);
     assert_eq!(fs::read_to_string(&letter).unwrap(), "Dear ACME");
     // A decision about another definition is no decision about this one.
-    let other = decided(&catalogue, "edit_file", json!({}));
+    let other = decided_request(&catalogue, "edit_file", json!({}));
     let wrong = ToolRequest {
         definition: other.definition,
         arguments: json!({"path": path(&letter), "content": "Dear Mallory"}),
@@ -230,19 +230,19 @@ async fn rmcp_speaks_either_version_and_what_it_asks_for_is_declined() {
     {
         let rmcp = RmcpServer::start(version).await.unwrap();
         let wire = Wire::start(rmcp.address()).await.unwrap();
-        let (client, server) = (client(), behind(&wire));
+        let (client, server) = (client(), server_behind(&wire));
         let (catalogue, spoken) = client.list(&server, TIMEOUT).await.unwrap();
         assert_eq!(spoken, protocol);
         assert_eq!(names(&catalogue), ["close_account", "get_customer", "refund"]);
 
-        let customer = unasked(&catalogue, "get_customer", json!({"name": "Müller"}));
+        let customer = unasked_request(&catalogue, "get_customer", json!({"name": "Müller"}));
         let reply = client.call(&server, customer, TIMEOUT).await.unwrap();
         assert_eq!((reply.protocol, output(reply).response), (text, json!("Müller is a customer")));
-        let refund = decided(&catalogue, "refund", json!({"amount": 420}));
+        let refund = decided_request(&catalogue, "refund", json!({"amount": 420}));
         let reply = client.call(&server, refund, TIMEOUT).await.unwrap();
         assert_eq!((reply.protocol, output(reply).response), (text, json!({"refunded": 420})));
 
-        let close = decided(&catalogue, "close_account", json!({}));
+        let close = decided_request(&catalogue, "close_account", json!({}));
         let ending = client.call(&server, close, TIMEOUT).await.unwrap().ending;
         match version {
             McpVersion::Stateless => {

@@ -27,16 +27,16 @@ fn done() -> Value {
 }
 
 /// Returns the usual answer: the call first, and then the text.
-fn usual(number: usize) -> Response {
+fn usual_answer(number: usize) -> Response {
     loopback::json(&if number == 0 { calls() } else { done() })
 }
 
-fn refuses(message: &str) -> Response {
+fn refusal(message: &str) -> Response {
     loopback::text(400, json!({"error": {"message": message, "type": "invalid_request_error"}}).to_string())
 }
 
 /// Returns the message of the model that a request repeats.
-fn told_again(request: &Value) -> &Value {
+fn repeated_message(request: &Value) -> &Value {
     request["messages"].as_array().unwrap().iter().find(|message| message["role"] == "assistant").unwrap()
 }
 
@@ -50,7 +50,7 @@ fn delta(delta: Value, finish: Value) -> Value {
 }
 
 /// Returns the usual answer as a stream, in pieces as small as servers send.
-fn streamed(number: usize) -> Vec<String> {
+fn stream_answer(number: usize) -> Vec<String> {
     if number > 0 {
         return events(&[
             delta(json!({"role": "assistant", "content": "do"}), Value::Null),
@@ -108,14 +108,14 @@ async fn fields_of_a_server_are_sent_back_when_it_needs_them() {
                 json!({"role": "assistant", "content": null, "reasoning_content": "It is due.", "tool_calls": [call]});
             return loopback::json(&of_message(&message, "tool_calls"));
         }
-        let said = told_again(request);
+        let said = repeated_message(request);
         if said["reasoning_content"] != "It is due." {
-            return refuses("The `reasoning_content` in the thinking mode must be passed back to the API.");
+            return refusal("The `reasoning_content` in the thinking mode must be passed back to the API.");
         }
         if said["tool_calls"][0]["extra_content"] != own {
-            return refuses("Function call `default_api:refund` is missing a `thought_signature`");
+            return refusal("Function call `default_api:refund` is missing a `thought_signature`");
         }
-        usual(number)
+        usual_answer(number)
     };
     assert_paid_once(&play(model, json!({})).await, 2);
 }
@@ -129,10 +129,10 @@ async fn fields_of_a_server_are_not_sent_back_when_it_refuses_them() {
                 json!({"role": "assistant", "content": null, "reasoning": "It is due.", "tool_calls": [call]});
             return loopback::json(&of_message(&message, "tool_calls"));
         }
-        if told_again(request).get("reasoning").is_some() {
-            return refuses("'messages.2' : property 'reasoning' is unsupported");
+        if repeated_message(request).get("reasoning").is_some() {
+            return refusal("'messages.2' : property 'reasoning' is unsupported");
         }
-        usual(number)
+        usual_answer(number)
     };
     assert_paid_once(&play(model, json!({})).await, 3);
 }
@@ -141,7 +141,7 @@ async fn fields_of_a_server_are_not_sent_back_when_it_refuses_them() {
 async fn a_turn_is_repeated_once_after_an_empty_answer() {
     let model = |number: usize, _: &Value| match number {
         1 => loopback::json(&completion(Some(""), &[], "stop")),
-        _ => usual(number),
+        _ => usual_answer(number),
     };
     assert_paid_once(&play(model, json!({})).await, 3);
 }
@@ -150,17 +150,17 @@ async fn a_turn_is_repeated_once_after_an_empty_answer() {
 async fn fields_that_a_server_refuses_are_sent_once() {
     let model = |number: usize, request: &Value| {
         if request.get("max_tokens").is_some() {
-            return refuses(
+            return refusal(
                 "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
             );
         }
         if request.get("temperature").is_some() {
-            return refuses(
+            return refusal(
                 "Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported.",
             );
         }
         assert_eq!(request["max_completion_tokens"], 500);
-        usual(number.saturating_sub(2))
+        usual_answer(number.saturating_sub(2))
     };
     assert_paid_once(&play(model, json!({})).await, 4);
 }
@@ -169,9 +169,9 @@ async fn fields_that_a_server_refuses_are_sent_once() {
 async fn a_server_that_only_streams_works() {
     let model = |number: usize, request: &Value| {
         if request["stream"] != true {
-            return refuses("This model only supports streaming.");
+            return refusal("This model only supports streaming.");
         }
-        ([("content-type", "text/event-stream")], streamed(number).concat()).into_response()
+        ([("content-type", "text/event-stream")], stream_answer(number).concat()).into_response()
     };
     assert_paid_once(&play(model, json!({})).await, 2);
 }
@@ -179,8 +179,8 @@ async fn a_server_that_only_streams_works() {
 #[tokio::test]
 async fn a_server_that_does_not_stream_works() {
     let model = |number: usize, request: &Value| match request.get("stream") {
-        Some(_) => refuses("Unsupported parameter: `stream`"),
-        None => usual(number - 1),
+        Some(_) => refusal("Unsupported parameter: `stream`"),
+        None => usual_answer(number - 1),
     };
     assert_paid_once(&play(model, json!({})).await, 3);
 }
@@ -190,7 +190,7 @@ async fn a_turn_that_a_gateway_lost_after_the_refund_is_repeated() {
     for status in [504, 502, 503, 500, 408, 429] {
         let model = move |number: usize, _: &Value| match number {
             1 => loopback::text(status, "<html>upstream request timeout</html>"),
-            _ => usual(number),
+            _ => usual_answer(number),
         };
         assert_paid_once(&play(model, json!({"retry": null})).await, 3);
     }
@@ -199,7 +199,7 @@ async fn a_turn_that_a_gateway_lost_after_the_refund_is_repeated() {
 #[tokio::test]
 async fn a_turn_is_repeated_at_most_three_times_and_the_failure_names_the_refund() {
     let model = |number: usize, _: &Value| match number {
-        0 => usual(0),
+        0 => usual_answer(0),
         _ => loopback::text(503, json!({"error": {"message": "overloaded"}}).to_string()),
     };
     let backoff = json!({"retry": null});
@@ -209,15 +209,15 @@ async fn a_turn_is_repeated_at_most_three_times_and_the_failure_names_the_refund
     assert!(why.ends_with("503 Service Unavailable: overloaded; before that, its agent called refund"), "{why}");
     // A request that would fail again is not repeated.
     let played =
-        play(|number, _| if number == 0 { usual(0) } else { refuses("no such model") }, json!({"retry": null})).await;
+        play(|number, _| if number == 0 { usual_answer(0) } else { refusal("no such model") }, json!({"retry": null})).await;
     assert_eq!((played.models, played.refunds.len()), (2, 1));
 }
 
 #[tokio::test]
 async fn a_turn_whose_stream_broke_after_the_refund_is_repeated() {
     let model = |number: usize, _: &Value| match number {
-        1 => ([("content-type", "text/event-stream")], streamed(1)[..1].concat()).into_response(),
-        _ => usual(number),
+        1 => ([("content-type", "text/event-stream")], stream_answer(1)[..1].concat()).into_response(),
+        _ => usual_answer(number),
     };
     assert_paid_once(&play(model, json!({"retry": null})).await, 3);
 }
@@ -237,7 +237,7 @@ async fn calls_beside_a_text_are_made_whatever_the_finish_reason() {
 async fn a_slow_answer_is_awaited() {
     let model = |number: usize, _: &Value| {
         let first: Bytes = ": waiting\n\n".into();
-        let rest: Bytes = streamed(number).concat().into();
+        let rest: Bytes = stream_answer(number).concat().into();
         let body = stream::unfold(0, move |step| {
             let (first, rest) = (first.clone(), rest.clone());
             async move {

@@ -43,7 +43,7 @@ pub(crate) fn template(arguments: &[&str]) -> Result<String, String> {
 }
 
 /// Returns the rendered documents that are not from these templates.
-fn without(rendered: &str, templates: &[&str]) -> String {
+fn remove_templates(rendered: &str, templates: &[&str]) -> String {
     let source = |document: &&str| {
         document
             .lines()
@@ -66,14 +66,14 @@ fn helm_finds_nothing_wrong_with_the_chart() {
 #[test]
 fn the_default_chart_renders_as_its_snapshot() {
     let rendered = template(&["--api-versions", MUTATING]).unwrap();
-    matches_snapshot("contract/snapshots/chart-default.yaml", &without(&rendered, &["crds.yaml", "policies.yaml"]));
+    matches_snapshot("contract/snapshots/chart-default.yaml", &remove_templates(&rendered, &["crds.yaml", "policies.yaml"]));
 }
 
 #[test]
 fn the_chart_with_every_value_renders_as_its_snapshot() {
     let values = root().join("tests/contract/chart-values.yaml");
     let rendered = template(&["--values", &values.display().to_string()]).unwrap();
-    matches_snapshot("contract/snapshots/chart-every-value.yaml", &without(&rendered, &["crds.yaml", "policies.yaml"]));
+    matches_snapshot("contract/snapshots/chart-every-value.yaml", &remove_templates(&rendered, &["crds.yaml", "policies.yaml"]));
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn refuses_without_a_pod(name: &str) -> bool {
 }
 
 /// Returns the writes that a validating policy matches, by resource and operation.
-fn matched_by(name: &str) -> BTreeSet<(String, String)> {
+fn matched_writes(name: &str) -> BTreeSet<(String, String)> {
     let spec = policy(name);
     let mut matched = BTreeSet::new();
     for rule in spec.match_constraints.unwrap().resource_rules.unwrap() {
@@ -385,11 +385,11 @@ fn every_write_of_the_operator_needs_a_token_bound_to_its_pod() {
             written.insert((resource, operation.to_owned()));
         }
     }
-    let bound = matched_by("signoff-bound-token");
+    let bound = matched_writes("signoff-bound-token");
     let mut refused = bound.clone();
     for (policy, resource, operation) in REFUSED_BY_THEIR_KIND {
         let write = (resource.to_owned(), operation.to_owned());
-        let matched = matched_by(policy);
+        let matched = matched_writes(policy);
         assert!(matched.contains(&write), "{policy} does not match {write:?}: {matched:?}");
         assert!(refuses_without_a_pod(policy), "{policy} does not refuse the operator's name without a Pod");
         assert!(written.contains(&write) && refused.insert(write), "{policy}: {resource} {operation}");

@@ -17,7 +17,7 @@ fn page(values: &[&str]) -> Result<String, String> {
     template(&values.iter().flat_map(|value| ["--set", value]).collect::<Vec<_>>())
 }
 
-fn impersonating(mode: &str) -> Vec<String> {
+fn impersonation_values(mode: &str) -> Vec<String> {
     ["web.oidc.issuer=https://login.example.com".to_owned(), "web.oidc.clientId=signoff".to_owned()]
         .into_iter()
         .chain([format!("web.auth={mode}")])
@@ -26,7 +26,7 @@ fn impersonating(mode: &str) -> Vec<String> {
 
 /// Returns the chart with the page in a mode of impersonation.
 fn page_as(mode: &str, values: &[&str]) -> Result<String, String> {
-    let mode = impersonating(mode);
+    let mode = impersonation_values(mode);
     page(&[&mode.iter().map(String::as_str).collect::<Vec<_>>(), values].concat())
 }
 

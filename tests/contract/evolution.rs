@@ -34,13 +34,13 @@ fn schemas(text: &str) -> BTreeMap<String, Value> {
     found
 }
 
-fn frozen(kind: &str) -> BTreeMap<String, Value> {
+fn first_schemas(kind: &str) -> BTreeMap<String, Value> {
     let path = root().join(format!("tests/contract/upgrade/chart/files/crd-{kind}.yaml"));
     schemas(&std::fs::read_to_string(path).unwrap())
 }
 
 /// Returns the schemas by which the operator reads, also where the installed CRD has none.
-fn declared(kind: &str) -> BTreeMap<String, Value> {
+fn declared_schemas(kind: &str) -> BTreeMap<String, Value> {
     let crd = signoff_api::crds::declared().into_iter().find(|crd| crd.spec.names.plural == kind).unwrap();
     schemas(&serde_json::to_string(&crd).unwrap())
 }
@@ -51,7 +51,7 @@ fn is_open(path: &str, schemas: &BTreeMap<String, Value>) -> bool {
     schemas.iter().any(|(part, schema)| schema["x-kubernetes-preserve-unknown-fields"] == true && within(part))
 }
 
-fn current(kind: &str) -> BTreeMap<String, Value> {
+fn current_schemas(kind: &str) -> BTreeMap<String, Value> {
     let path = format!("{}/crd-{kind}.yaml", signoff_admission::files::FOLDER);
     let files = signoff_admission::files::generated().unwrap();
     schemas(&files.iter().find(|(file, _)| *file == path).unwrap().1)
@@ -139,8 +139,8 @@ const REPLACED: [&str; 1] = ["Workflow/v1alpha1.spec.providers[].openai.keyFrom"
 fn the_current_schema_accepts_what_the_first_one_accepted() {
     let mut found = Vec::new();
     for kind in ["workflows", "approvals"] {
-        let (new, declared) = (current(kind), declared(kind));
-        for (path, old) in frozen(kind) {
+        let (new, declared) = (current_schemas(kind), declared_schemas(kind));
+        for (path, old) in first_schemas(kind) {
             if NEVER_HONOURED.iter().chain(&REPLACED).any(|part| path.starts_with(part)) {
                 continue;
             }

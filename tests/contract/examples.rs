@@ -60,14 +60,14 @@ fn settings() -> Settings {
 }
 
 /// Collects the paths of fields that the schema does not have, which an API server would drop.
-fn strangers(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
+fn collect_unknown_fields(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
             for (name, inner) in fields {
                 let path = format!("{path}.{name}");
                 match (schema["properties"].get(name), schema.get("additionalProperties")) {
-                    (Some(known), _) => strangers(inner, known, &path, found),
-                    (None, Some(any)) => strangers(inner, any, &path, found),
+                    (Some(known), _) => collect_unknown_fields(inner, known, &path, found),
+                    (None, Some(any)) => collect_unknown_fields(inner, any, &path, found),
                     _ if schema["x-kubernetes-preserve-unknown-fields"] == true => {}
                     _ if path.starts_with(".metadata.")
                         || [".apiVersion", ".kind", ".metadata"].contains(&path.as_str()) => {}
@@ -78,7 +78,7 @@ fn strangers(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>)
         // A value of any type has no schema for its items either.
         Value::Array(items) if schema.get("items").is_some() => {
             for (at, item) in items.iter().enumerate() {
-                strangers(item, &schema["items"], &format!("{path}[{at}]"), found);
+                collect_unknown_fields(item, &schema["items"], &format!("{path}[{at}]"), found);
             }
         }
         _ => {}
@@ -89,7 +89,7 @@ fn strangers(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>)
 pub(crate) fn parse(name: &str, text: &str) -> Workflow {
     let mut value: Value = serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
     let mut found = Vec::new();
-    strangers(&value, &SCHEMA, "", &mut found);
+    collect_unknown_fields(&value, &SCHEMA, "", &mut found);
     assert_eq!(found, [] as [String; 0], "{name}: no such fields");
     assert_eq!(value["apiVersion"], "signoff.dev/v1alpha1", "{name}");
     assert_eq!(value["kind"], "Workflow", "{name}");
@@ -116,7 +116,7 @@ fn a_field_that_does_not_exist_is_found() {
                 spec: {steps: [{name: a, set: {value: x, valeu: y}, vars: {any: x}}]}";
     let value = serde_saphyr::from_str(text).unwrap();
     let mut found = Vec::new();
-    strangers(&value, &SCHEMA, "", &mut found);
+    collect_unknown_fields(&value, &SCHEMA, "", &mut found);
     assert_eq!(found, [".spec.steps[0].set.valeu"]);
 }
 
@@ -147,7 +147,7 @@ fn policy(file: &str, label: (&str, &str)) -> Policies {
     let (name, text) = policies().into_iter().find(|(name, _)| name == file).unwrap();
     let value: Value = serde_saphyr::from_str(&text).unwrap();
     let mut found = Vec::new();
-    strangers(&value, &schema("ClusterApprovalPolicy"), "", &mut found);
+    collect_unknown_fields(&value, &schema("ClusterApprovalPolicy"), "", &mut found);
     assert_eq!(found, [] as [String; 0], "{name}: no such fields");
     let policy: ClusterApprovalPolicy = serde_json::from_value(value).unwrap_or_else(|error| panic!("{name}: {error}"));
     let labels = BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]);
@@ -155,7 +155,7 @@ fn policy(file: &str, label: (&str, &str)) -> Policies {
 }
 
 /// Returns the request of the first gate of an example under policies.
-fn asked(file: &str, policies: Policies) -> ApprovalRequest {
+fn first_request(file: &str, policies: Policies) -> ApprovalRequest {
     let (name, text) = examples().into_iter().find(|(name, _)| name == file).unwrap();
     let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::new(policies));
     let plan = plan.unwrap_or_else(|why| panic!("{name}: {why:?}"));
@@ -173,18 +173,18 @@ fn every_example_policy_applies_in_its_namespaces() {
     assert_eq!(policies().len(), 5);
     let quorum = "gates/quorum.yaml";
     for (file, _) in policies() {
-        assert_eq!(asked(quorum, policy(&file, ("env", "harness"))).required_by.len(), 0, "{file}");
+        assert_eq!(first_request(quorum, policy(&file, ("env", "harness"))).required_by.len(), 0, "{file}");
     }
-    let goes_on = asked("gates/timeout-goes-on.yaml", policy("policies/dev.yaml", ("env", "dev")));
+    let goes_on = first_request("gates/timeout-goes-on.yaml", policy("policies/dev.yaml", ("env", "dev")));
     assert_eq!(goes_on.timeout.action, Some(TimeoutAction::Retry));
     assert_eq!(goes_on.threshold(), 1);
 
-    let prod = asked(quorum, policy("policies/prod.yaml", ("env", "prod")));
+    let prod = first_request(quorum, policy("policies/prod.yaml", ("env", "prod")));
     assert_eq!((prod.threshold(), prod.bars_requester(), prod.quorums.len()), (2, true, 2));
     assert_eq!(prod.required_by[0].rules.len(), 5, "{:?}", prod.required_by);
 
     let regulated = policy("policies/regulated.yaml", ("regulated", "yes"));
-    let gate = asked(quorum, regulated.clone());
+    let gate = first_request(quorum, regulated.clone());
     assert_eq!(gate.persons.len(), 2);
     let (name, text) = examples().into_iter().find(|(name, _)| name == "quickstart/workflow.yaml").unwrap();
     let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::new(regulated)).unwrap();

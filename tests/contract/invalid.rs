@@ -105,7 +105,7 @@ fn sentences(source: &str) -> Vec<String> {
         });
         let Some(end) = end else { break };
         if body[..end].split_whitespace().count() >= 3 {
-            found.push(as_compiled(&body[..end]));
+            found.push(unescape_literal(&body[..end]));
         }
         rest = &body[end + 1..];
     }
@@ -113,17 +113,17 @@ fn sentences(source: &str) -> Vec<String> {
 }
 
 /// Returns a string literal without quotes as the compiler reads it: a backslash joins lines and escapes quotes.
-fn as_compiled(literal: &str) -> String {
+fn unescape_literal(literal: &str) -> String {
     let mut lines = literal.split("\\\n");
     let first = lines.next().unwrap_or_default().to_owned();
     lines.fold(first, |text, line| text + line.trim_start()).replace("\\\"", "\"")
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+fn collect_sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            sources(&path, found);
+            collect_sources(&path, found);
         } else if path.extension().is_some_and(|end| end == "rs") && !path.to_string_lossy().ends_with("tests.rs") {
             found.push(path);
         }
@@ -140,7 +140,7 @@ fn every_message_of_the_plan_has_a_file() {
         engine.join("gate/payload.rs"),
         expr.join("re2.rs"),
     ];
-    sources(&engine.join("plan"), &mut files);
+    collect_sources(&engine.join("plan"), &mut files);
     let messages: String = read_messages().into_iter().map(|(_, lines)| lines).collect();
     // A placeholder can be any text: each fixed part of the sentence must be in the message, in order.
     let has_message = |sentence: &str| {

@@ -16,7 +16,7 @@ fn recipe(language: &str) -> String {
 }
 
 /// Parses a Workflow that can be run, and returns it.
-fn runnable(rendered: &str) -> Value {
+fn parse_runnable(rendered: &str) -> Value {
     let workflow: Workflow = parse("the recipe", rendered);
     Plan::of(&workflow, &Settings::default(), &Default::default()).unwrap();
     serde_json::to_value(&workflow).unwrap()
@@ -38,7 +38,7 @@ fn a_workflow_in_a_helm_chart_keeps_its_templates() {
     write("templates/raw.yaml", "{{ .Files.Get \"workflows/raw.yaml\" }}");
     let chart = folder.path().display().to_string();
     let render = |file: &str| helm(&["template", "refunds", &chart, "--show-only", file]).unwrap();
-    let workflow = runnable(&render("templates/refund.yaml"));
+    let workflow = parse_runnable(&render("templates/refund.yaml"));
     assert_eq!(workflow["metadata"]["name"], "refund-4711");
     let steps = &workflow["spec"]["steps"];
     assert_eq!(steps[0]["set"]["value"], "Dear ACME, we refund invoice 4711.");
@@ -54,7 +54,7 @@ fn a_workflow_in_a_helm_chart_keeps_its_templates() {
 
 /// Replaces as the postBuild of a Kustomization does: `${name}` by its value, an unknown one by nothing, and `$${` by
 /// `${`.
-fn substituted(text: &str, values: &[(&str, &str)]) -> String {
+fn substitute(text: &str, values: &[(&str, &str)]) -> String {
     let (mut rest, mut out) = (text, String::new());
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
@@ -74,7 +74,7 @@ fn substituted(text: &str, values: &[(&str, &str)]) -> String {
 #[test]
 fn a_workflow_through_the_post_build_of_flux_keeps_its_templates_and_scripts() {
     let text = recipe("flux");
-    let workflow = runnable(&substituted(&text, &[("invoice", "4711")]));
+    let workflow = parse_runnable(&substitute(&text, &[("invoice", "4711")]));
     assert_eq!(workflow["metadata"]["name"], "refund-4711");
     let steps = &workflow["spec"]["steps"];
     assert_eq!(steps[0]["set"]["value"], "We refund invoice 4711.");
@@ -86,6 +86,6 @@ fn a_workflow_through_the_post_build_of_flux_keeps_its_templates_and_scripts() {
         (&"{{ steps.draft.response }}".into(), &"Invoice 4711".into())
     );
     // With a single dollar the script would lose its variable.
-    let lost = substituted(&text.replace("$${", "${"), &[("invoice", "4711")]);
+    let lost = substitute(&text.replace("$${", "${"), &[("invoice", "4711")]);
     assert!(lost.contains("echo \"\" | mail"), "{lost}");
 }

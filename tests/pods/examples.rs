@@ -52,7 +52,7 @@ async fn prepare(harness: &Harness, example: &Example) {
 }
 
 /// Runs an example with its answers to its end: dana requests it, bob decides.
-async fn told(mut example: Example) -> (String, WorkflowStatus) {
+async fn run_example(mut example: Example) -> (String, WorkflowStatus) {
     let value: Value = serde_saphyr::from_str(&example.text).unwrap();
     let run = value["metadata"]["name"].as_str().unwrap();
     let harness = Harness::open(run).await;
@@ -84,7 +84,7 @@ async fn every_example_with_containers_has_its_recorded_output() {
     let all = among(|name| name.starts_with("pods/"));
     let names: Vec<_> = all.iter().map(|example| example.name.clone()).collect();
     assert_eq!(names, COME_TO.map(|(name, ..)| name), "each example is run, and each that is run is there");
-    let ended: Vec<_> = futures::stream::iter(all.into_iter().map(told)).buffer_unordered(4).collect().await;
+    let ended: Vec<_> = futures::stream::iter(all.into_iter().map(run_example)).buffer_unordered(4).collect().await;
     let digest = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(b"release 1.4.2"));
     for (name, status) in ended {
         let (_, output, class) = COME_TO.into_iter().find(|(one, ..)| *one == name).unwrap();

@@ -29,14 +29,14 @@ impl Running {
         line.trim().to_owned()
     }
 
-    fn ended(&mut self) -> (ExitStatus, String) {
+    fn wait_for_end(&mut self) -> (ExitStatus, String) {
         let mut said = String::new();
         self.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
         (self.child.wait().unwrap(), said)
     }
 
     /// Returns what is left of it: its folder, and control groups of its name.
-    fn left(&self) -> Vec<PathBuf> {
+    fn remaining_files(&self) -> Vec<PathBuf> {
         let name = self.folder.file_name().unwrap();
         let hierarchies = std::fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path());
         let groups = hierarchies.chain([PathBuf::from("/sys/fs/cgroup")]).map(|hierarchy| hierarchy.join(name));
@@ -55,19 +55,19 @@ fn a_program_has_processes_a_network_and_settings_of_its_own() {
         "echo 77 >/proc/sys/kernel/panic; echo $$ $(cat /proc/sys/kernel/panic) $(grep -c : /proc/net/dev)",
     );
     assert_eq!(machine.line(), "1 77 1");
-    let (status, said) = machine.ended();
+    let (status, said) = machine.wait_for_end();
     assert!(status.success(), "{said}");
     assert_eq!(setting(), before);
-    assert_eq!(machine.left(), Vec::<PathBuf>::new());
+    assert_eq!(machine.remaining_files(), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn only_the_files_of_a_failed_program_are_kept() {
     let mut machine = Running::start("echo why >$TMPDIR/log; exit 7");
-    let (status, said) = machine.ended();
+    let (status, said) = machine.wait_for_end();
     assert_eq!(status.code(), Some(7));
     assert!(said.contains("is kept in"), "{said}");
-    assert_eq!(machine.left(), std::slice::from_ref(&machine.folder));
+    assert_eq!(machine.remaining_files(), std::slice::from_ref(&machine.folder));
     assert_eq!(std::fs::read_to_string(machine.folder.join("log")).unwrap(), "why\n");
 }
 
@@ -84,10 +84,10 @@ fn a_machine_ends_with_its_owner_and_all_its_control_groups() {
                   echo started; wait";
     let mut machine = Running::start(script);
     assert_eq!(machine.line(), "started");
-    assert!(machine.left().len() > 1, "it has control groups: {:?}", machine.left());
+    assert!(machine.remaining_files().len() > 1, "it has control groups: {:?}", machine.remaining_files());
     // As the kernel does when its owner ends in any way.
     drop(machine.child.stdin.take());
-    let (status, said) = machine.ended();
+    let (status, said) = machine.wait_for_end();
     assert!(!status.success(), "{said}");
-    assert_eq!(machine.left(), Vec::<PathBuf>::new(), "{said}");
+    assert_eq!(machine.remaining_files(), Vec::<PathBuf>::new(), "{said}");
 }

@@ -49,7 +49,7 @@ fn agent(scan: Value, told: &[(&str, &str)]) -> Value {
 }
 
 /// Waits until the container of the call has written this line, and lets it end.
-async fn lets_go(pods: &Pods, line: &str) {
+async fn let_go_after(pods: &Pods, line: &str) {
     pods.wait_for_line("run", line).await;
     pods.let_go();
 }
@@ -72,7 +72,7 @@ async fn an_approved_call_runs_in_one_pod_of_the_shown_image() {
     assert_eq!(request.reviews.as_ref().unwrap().response, json!({"volume": VOLUME}).to_string());
     assert!(pods.list("run").await.is_empty(), "nothing runs before people said so");
     pods.approve(&asked).await;
-    lets_go(&pods, &written).await;
+    let_go_after(&pods, &written).await;
     let run = pods.ended("run").await;
     assert_eq!(run.status.as_ref().unwrap().outputs.as_deref(), Some("It is healthy."), "{run:#?}");
     let [pod] = &pods.list("run").await[..] else { panic!("one Pod") };
@@ -111,7 +111,7 @@ async fn a_pod_gets_edited_arguments_after_another_person_approved_them() {
     assert!(own.unwrap_err().to_string().contains("excluded"), "whoever edited a call does not approve it");
     assert!(pods.list("run").await.is_empty());
     pods.decides("bob", &again, json!({"verdict": "Approve"})).await;
-    lets_go(&pods, "scanned data-8").await;
+    let_go_after(&pods, "scanned data-8").await;
     let run = pods.ended("run").await;
     assert_eq!(run.status.unwrap().outputs.as_deref(), Some("The other one is healthy."));
     assert_eq!(pods.starts(), 1);
@@ -148,7 +148,7 @@ async fn a_pod_with_an_unknown_end_is_repeated_after_two_decisions() {
     let again = pods.asked("run", &format!("{GATE}#2")).await;
     assert_eq!((target(&again), pods.starts()), ("image busybox:1.36", 1), "Retry alone makes no Pod");
     pods.decides("bob", &again, json!({"verdict": "Approve"})).await;
-    lets_go(&pods, &format!("scanned {VOLUME}")).await;
+    let_go_after(&pods, &format!("scanned {VOLUME}")).await;
     let run = pods.ended("run").await;
     assert_eq!(run.status.unwrap().outputs.as_deref(), Some("It is healthy after all."));
     assert_eq!(pods.starts(), 2);
