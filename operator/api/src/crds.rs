@@ -24,7 +24,7 @@ use crate::{
 /// JSON Patch `test` on `/status/seq` succeeds on the first write too.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
-    declared().into_iter().map(hot::installed).collect()
+    declared().into_iter().map(hot::to_installed).collect()
 }
 
 /// Returns the CRDs with everything that the types declare, for programs that check objects themselves. The installed
@@ -45,10 +45,12 @@ pub fn declared_schema(kind: &str) -> Value {
 /// The declared CRDs, built once because building them is slow.
 static DECLARED: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| {
     let crds = [ApprovalPolicy::crd(), Approval::crd(), Blob::crd(), ClusterApprovalPolicy::crd(), Workflow::crd()];
-    crds.into_iter().map(finished).collect()
+    crds.into_iter().map(finish).collect()
 });
 
-fn finished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+/// Returns a derived CRD with everything that the derivation cannot declare: required fields, defaults, a label, and short
+/// documentation of conditions.
+fn finish(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let Ok(mut value) = serde_json::to_value(&crd) else { return crd };
     for version in value.pointer_mut("/spec/versions").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
@@ -63,8 +65,8 @@ fn finished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
                 // The type requires only the request. The admission policy requires it with a message of its own.
                 spec.remove("required");
             }
-            without_null(schema);
-            with_short_conditions(schema);
+            remove_nullable(schema);
+            shorten_conditions(schema);
         }
     }
     value["metadata"]["labels"] = json!({names::LABEL_GUARD: "true"});
@@ -82,7 +84,7 @@ const CONDITION: [(&str, &str); 6] = [
 ];
 
 /// Replaces the documentation of conditions and their fields.
-fn with_short_conditions(schema: &mut Value) {
+fn shorten_conditions(schema: &mut Value) {
     let Some(condition) = schema.pointer_mut("/properties/status/properties/conditions/items") else { return };
     condition["description"] = "A condition.".into();
     for (name, words) in CONDITION {
@@ -93,15 +95,15 @@ fn with_short_conditions(schema: &mut Value) {
 }
 
 /// Removes `nullable` everywhere: an absent field is omitted, never null, so that `has()` in CEL is reliable.
-fn without_null(schema: &mut Value) {
+fn remove_nullable(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             if fields.get("nullable") == Some(&Value::Bool(true)) {
                 fields.remove("nullable");
             }
-            fields.values_mut().for_each(without_null);
+            fields.values_mut().for_each(remove_nullable);
         }
-        Value::Array(items) => items.iter_mut().for_each(without_null),
+        Value::Array(items) => items.iter_mut().for_each(remove_nullable),
         _ => {}
     }
 }

@@ -192,6 +192,7 @@ impl NamespaceSelector {
 }
 
 impl LabelRule {
+    /// Whether the labels fulfil the rule.
     fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
         let value = labels.get(&self.key);
         match self.operator {

@@ -139,7 +139,7 @@ impl<'p> PathSegment<'p> {
             return SegmentKind::Other;
         }
         let name = self.name();
-        let known = match self.numbered() {
+        let known = match self.split_number() {
             Some((TURN, number)) if number > 0 => Some(SegmentKind::Turn(number)),
             Some((CALL, number)) if number > 0 => Some(SegmentKind::Call(number)),
             Some((ASK, number)) if number > 1 => Some(SegmentKind::Ask(number)),
@@ -213,7 +213,7 @@ impl<'p> PathSegment<'p> {
         self.0.starts_with(part).then(|| self.kind())
     }
 
-    fn numbered(self) -> Option<(&'p str, u32)> {
+    fn split_number(self) -> Option<(&'p str, u32)> {
         let (part, number) = self.name().rsplit_once('-')?;
         Some((part, natural(number)?))
     }
@@ -416,7 +416,7 @@ impl<'p> RecordPath<'p> {
     /// Returns the path of a turn of this agent, from 1.
     #[must_use]
     pub fn turn(self, number: impl Into<i64>) -> RecordPathBuf {
-        self.numbered(TURN, number.into())
+        self.numbered_child(TURN, number.into())
     }
 
     /// Returns the path of the call at a position of this turn. The call at position 0 has the number 1.
@@ -434,7 +434,7 @@ impl<'p> RecordPath<'p> {
     /// Returns the path of a request for another answer of this step; the answer itself is the first.
     #[must_use]
     pub fn ask(self, number: impl Into<i64>) -> RecordPathBuf {
-        self.numbered(ASK, number.into())
+        self.numbered_child(ASK, number.into())
     }
 
     /// Returns the path of the gate of this call.
@@ -485,7 +485,7 @@ impl<'p> RecordPath<'p> {
         RecordPathBuf(self.0.to_owned())
     }
 
-    fn numbered(self, part: &str, number: i64) -> RecordPathBuf {
+    fn numbered_child(self, part: &str, number: i64) -> RecordPathBuf {
         RecordPathBuf(format!("{}/{part}-{number}", self.0))
     }
 }

@@ -29,7 +29,7 @@ const LOCKS: [&str; 3] =
     ["status.outcome is final", "a stored request cannot be removed", "request is immutable, and so is its digest"];
 
 /// Returns the installed CRD for a declared CRD. A CRD of another kind is returned as it is.
-pub(super) fn installed(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+pub(super) fn to_installed(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let kind = crd.spec.names.kind.clone();
     let parts_in = |table: &[(&str, &'static [&'static str])]| {
         table.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, parts)| parts)
