@@ -13,7 +13,7 @@ use crate::server::{
 };
 
 /// Returns a definition of the same tool with another field.
-fn changed(field: &str, value: Value) -> Value {
+fn changed_tool(field: &str, value: Value) -> Value {
     let mut tool = refund();
     tool[field] = value;
     tool
@@ -38,7 +38,7 @@ async fn a_definition_that_changed_between_ask_and_call_is_not_called() {
         ("outputSchema", json!({"type": "object"})),
     ] {
         for speaks in [stateless, with_session] {
-            let now = changed(field, value.clone());
+            let now = changed_tool(field, value.clone());
             let found = digest(&now);
             let server = Server::start(move |request| speaks(request, &json!([now]), &text("paid"))).await;
             let reply = call(&server, decided(&refund())).await.unwrap();
@@ -54,7 +54,7 @@ async fn a_server_restarted_with_other_annotations_is_not_called() {
     let count = Arc::clone(&restarts);
     let server = Server::start(move |request| {
         let hints = json!({"readOnlyHint": count.load(Ordering::SeqCst) > 0});
-        stateless(request, &json!([changed("annotations", hints)]), &text("paid"))
+        stateless(request, &json!([changed_tool("annotations", hints)]), &text("paid"))
     })
     .await;
     let client = client();
@@ -73,7 +73,7 @@ async fn a_server_restarted_with_other_annotations_is_not_called() {
 
 #[tokio::test]
 async fn changed_metadata_and_icons_do_not_stop_a_call() {
-    let mut now = changed("_meta", json!({"build": 7}));
+    let mut now = changed_tool("_meta", json!({"build": 7}));
     now["icons"] = json!([{"src": "https://example.com/icon.png"}]);
     let server = Server::start(move |request| stateless(request, &json!([now]), &text("paid"))).await;
     assert_eq!(output(call(&server, decided(&refund())).await.unwrap()).response, json!("paid"));
@@ -81,12 +81,12 @@ async fn changed_metadata_and_icons_do_not_stop_a_call() {
 
 #[tokio::test]
 async fn a_tool_with_an_invalid_or_duplicate_definition_is_not_called() {
-    let long = changed("description", json!("x".repeat(20_000)));
+    let long = changed_tool("description", json!("x".repeat(20_000)));
     let server = Server::start(move |request| stateless(request, &json!([long]), &text("paid"))).await;
     assert_eq!(call(&server, decided(&refund())).await.unwrap().ending, ToolEnding::Changed(None));
     assert!(calls(&server).is_empty());
 
-    let twin = changed("description", json!("Pays back twice."));
+    let twin = changed_tool("description", json!("Pays back twice."));
     let server = Server::start(move |request| stateless(request, &json!([refund(), twin]), &text("paid"))).await;
     let refused = call(&server, decided(&refund())).await.unwrap_err();
     assert!(refused.class == ErrorClass::Refused && !refused.sent, "{refused:?}");
@@ -149,7 +149,7 @@ async fn a_call_below_four_nested_runs_is_refused() {
 #[tokio::test]
 async fn arguments_marked_as_headers_are_sent_as_both() {
     let schema = json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
-    let tool = changed("inputSchema", schema.clone());
+    let tool = changed_tool("inputSchema", schema.clone());
     let listed = json!([tool]);
     let server = Server::start(move |request| stateless(request, &listed, &text("paid"))).await;
     let arguments = json!({"region": "us-wést"});

@@ -13,7 +13,7 @@ async fn list(server: &Server) -> Result<Catalogue, CallError> {
 }
 
 /// Lists the tools of a server. `next` returns the cursor of the next page for a cursor.
-async fn paged(next: impl Fn(&str) -> Value + Send + Sync + 'static) -> (Result<Catalogue, CallError>, Server) {
+async fn list_pages(next: impl Fn(&str) -> Value + Send + Sync + 'static) -> (Result<Catalogue, CallError>, Server) {
     let server = Server::start(move |request| {
         let cursor = request.body["params"]["cursor"].as_str().unwrap_or("first").to_owned();
         let tool = json!({"name": format!("tool-{cursor}"), "inputSchema": {"type": "object"}});
@@ -25,7 +25,7 @@ async fn paged(next: impl Fn(&str) -> Value + Send + Sync + 'static) -> (Result<
 
 #[tokio::test]
 async fn pages_are_read_until_none_follows() {
-    let (catalogue, server) = paged(|cursor| match cursor {
+    let (catalogue, server) = list_pages(|cursor| match cursor {
         "first" => json!("second"),
         "second" => json!("third"),
         _ => Value::Null,
@@ -42,12 +42,12 @@ async fn pages_are_read_until_none_follows() {
 
 #[tokio::test]
 async fn a_list_that_never_ends_is_refused() {
-    let (refused, server) = paged(|_| json!("again")).await;
+    let (refused, server) = list_pages(|_| json!("again")).await;
     let refused = refused.unwrap_err();
     assert!(refused.class == ErrorClass::Refused && !refused.sent, "{refused:?}");
     assert_eq!(server.asked().len(), 2);
 
-    let (refused, server) = paged(|cursor| json!(format!("{cursor}x"))).await;
+    let (refused, server) = list_pages(|cursor| json!(format!("{cursor}x"))).await;
     assert!(refused.unwrap_err().message.contains("more than 16 pages"));
     assert_eq!(server.asked().len(), 16);
 }

@@ -128,7 +128,7 @@ async fn every_process_of_a_command_ends_with_the_server() {
     let script = format!("next; echo '{DISCOVERED}'; (sleep 300 & echo $! > \"$LOG.pid\"; wait) & next");
     let server = start(shell(&log, &script)).await.unwrap();
     let pid = folder.path().join("log.pid");
-    assert!(eventually(|| fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'))).await);
+    assert!(wait_until(|| fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'))).await);
     drop(server);
     let number = fs::read_to_string(&pid).unwrap();
     // A process that has ended and was not waited for counts as ended.
@@ -136,11 +136,11 @@ async fn every_process_of_a_command_ends_with_the_server() {
         let state = fs::read_to_string(format!("/proc/{}/stat", number.trim())).unwrap_or_default();
         state.is_empty() || state.contains(") Z ")
     };
-    assert!(eventually(has_ended).await);
+    assert!(wait_until(has_ended).await);
 }
 
 /// Waits up to five seconds until a condition holds. There is no event for the process of another program.
-async fn eventually(is_true: impl Fn() -> bool) -> bool {
+async fn wait_until(is_true: impl Fn() -> bool) -> bool {
     for _ in 0..500 {
         if is_true() {
             return true;

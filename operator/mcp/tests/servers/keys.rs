@@ -23,7 +23,7 @@ fn header(name: &str, prefix: &str) -> HeaderSecret {
     HeaderSecret::new(header, SecretText::from(KEY)).unwrap()
 }
 
-fn keyed(server: &Server) -> ToolServer {
+fn server_with_key(server: &Server) -> ToolServer {
     ToolServer { key: Some(header("Authorization", "Bearer ")), ..server.tools() }
 }
 
@@ -32,7 +32,7 @@ async fn the_key_is_sent_with_every_request_of_both_versions() {
     for speaks in [stateless, with_session] {
         let server = Server::start(move |request| speaks(request, &tools(), &text("paid"))).await;
         let client = client();
-        client.call(&keyed(&server), decided(&refund()), TIMEOUT).await.unwrap();
+        client.call(&server_with_key(&server), decided(&refund()), TIMEOUT).await.unwrap();
         client.settled().await;
         assert!(server.log().iter().all(|request| request.header("authorization") == format!("Bearer {KEY}")));
     }
@@ -53,7 +53,7 @@ async fn an_echoed_key_is_removed_from_results() {
         _ => stateless(request, &tools(), &text("")),
     })
     .await;
-    let output = output(client().call(&keyed(&server), decided(&refund()), TIMEOUT).await.unwrap());
+    let output = output(client().call(&server_with_key(&server), decided(&refund()), TIMEOUT).await.unwrap());
     let response = output.response.to_string();
     assert!(response.contains("Bearer [redacted]") && !response.contains("0123456789abcdef"), "{response}");
 }
@@ -68,19 +68,19 @@ async fn an_echoed_key_is_removed_from_errors_and_definitions() {
             _ => stateless(request, &tools(), &text("")),
         })
         .await;
-        let reply = client().call(&keyed(&server), decided(&refund()), TIMEOUT).await.unwrap();
+        let reply = client().call(&server_with_key(&server), decided(&refund()), TIMEOUT).await.unwrap();
         let ToolEnding::Error { message, .. } = reply.ending else { panic!("{reply:?}") };
         assert_eq!(message, "bad token [redacted] in Bearer [redacted]");
     }
     let body = echo.clone();
     let server = Server::start(move |_| http("401 Unauthorized", "", &body)).await;
-    let refused = client().call(&keyed(&server), decided(&refund()), TIMEOUT).await.unwrap_err();
+    let refused = client().call(&server_with_key(&server), decided(&refund()), TIMEOUT).await.unwrap_err();
     assert!(refused.class == ErrorClass::Auth(401) && !refused.sent, "{refused:?}");
     assert!(!format!("{refused:?}").contains(KEY), "{refused:?}");
 
     let tool = json!({"name": "a", "description": echo, "inputSchema": {"type": "object"}});
     let server = Server::start(move |request| stateless(request, &json!([tool]), &text(""))).await;
-    let (catalogue, _) = client().list(&keyed(&server), TIMEOUT).await.unwrap();
+    let (catalogue, _) = client().list(&server_with_key(&server), TIMEOUT).await.unwrap();
     let recorded = serde_json::to_string(&catalogue).unwrap();
     assert!(recorded.contains("bad token [redacted]") && !recorded.contains(KEY), "{recorded}");
 }
@@ -104,7 +104,7 @@ async fn no_key_is_sent_in_a_header_of_the_protocol() {
 async fn a_blocked_address_gets_no_request() {
     let server = Server::start(|_| Reply::Bytes(Vec::new())).await;
     let careful = McpClient::new(HttpClient::new(HttpSettings::default()).unwrap());
-    let tools = keyed(&server);
+    let tools = server_with_key(&server);
     let url = server.url();
     for url in [url.clone(), url.replace("127.0.0.1", "localhost"), "file:///etc/passwd".to_owned()] {
         let address = ServerAddress::Url(url);

@@ -146,8 +146,10 @@ fn gate(name: &str, fields: &Value) -> Value {
     step
 }
 
-fn of_policies() -> Vec<Value> {
-    let place = |name: &str, field: &str, value: Value| json!({"source": "ClusterApprovalPolicy prod", "step": with(ask(name), field, value)});
+fn policy_gates() -> Vec<Value> {
+    let place = |name: &str, field: &str, value: Value| {
+        json!({"source": "ClusterApprovalPolicy prod", "step": with_field(ask(name), field, value)})
+    };
     vec![
         place("intake", "at", json!("Start")),
         place("second", "at", json!("Start")),
@@ -169,7 +171,7 @@ fn text(name: &str) -> Value {
     json!({"name": name, "set": {"value": "x"}})
 }
 
-fn with(mut step: Value, field: &str, value: Value) -> Value {
+fn with_field(mut step: Value, field: &str, value: Value) -> Value {
     step[field] = value;
     step
 }
@@ -180,10 +182,10 @@ fn ask(name: &str) -> Value {
 
 /// Returns gates by type: before the call of `apply`, about the answer of `draft`, and before the result is published.
 /// `condition`: the condition of the first two.
-fn of_types(condition: Option<&str>) -> Value {
+fn typed_gates(condition: Option<&str>) -> Value {
     let typed = |name: &str, type_: &str, steps: Value| {
         let gate = gate(name, &json!({"type": type_, "steps": steps}));
-        condition.map_or(gate.clone(), |condition| with(gate, "condition", json!(condition)))
+        condition.map_or(gate.clone(), |condition| with_field(gate, "condition", json!(condition)))
     };
     let release = gate("release", &json!({"type": "finalResponse"}));
     json!([typed("look", "stepStart", json!(["apply"])), typed("read", "outputValidation", json!(["draft"])), release])
@@ -202,28 +204,28 @@ fn every_gate_of_a_chain_is_listed_before_it_asks() {
     let own = ["review", "after"];
     assert_gates_asked(json!({"steps": steps}), &[], &own);
     let typed = ["review", "after", "look", "read", "release"];
-    assert_gates_asked(json!({"steps": steps, "gates": of_types(None)}), &[], &typed);
-    assert_gates_asked(json!({"steps": steps, "gates": of_types(Some("inputs.a == 'x'"))}), &[], &typed);
+    assert_gates_asked(json!({"steps": steps, "gates": typed_gates(None)}), &[], &typed);
+    assert_gates_asked(json!({"steps": steps, "gates": typed_gates(Some("inputs.a == 'x'"))}), &[], &typed);
     let untyped = ["review", "after", "release"];
-    assert_gates_asked(json!({"steps": steps, "gates": of_types(Some("inputs.a == 'y'"))}), &[], &untyped);
+    assert_gates_asked(json!({"steps": steps, "gates": typed_gates(Some("inputs.a == 'y'"))}), &[], &untyped);
     let guards = ["guard-draft", "guard-apply", "watch-apply", "guard-last", "watch-last"];
     let all = [typed.as_slice(), &guards, &["intake", "second", "exit"]].concat();
-    assert_gates_asked(json!({"steps": steps, "gates": of_types(None)}), &of_policies(), &all);
+    assert_gates_asked(json!({"steps": steps, "gates": typed_gates(None)}), &policy_gates(), &all);
 }
 
 #[test]
 fn a_step_that_its_condition_leaves_out_is_not_asked_about() {
-    let skipped = with(call("apply"), "skipIf", json!("inputs.a == 'x'"));
-    let gated = with(ask("maybe"), "skipIf", json!("inputs.a == 'x'"));
+    let skipped = with_field(call("apply"), "skipIf", json!("inputs.a == 'x'"));
+    let gated = with_field(ask("maybe"), "skipIf", json!("inputs.a == 'x'"));
     let steps = json!([turn("draft"), ask("review"), skipped, gated, ask("after")]);
     let expected = ["intake", "second", "guard-draft", "read", "review", "after", "release", "exit"];
-    assert_gates_asked(json!({"steps": steps, "gates": of_types(None)}), &of_policies(), &expected);
+    assert_gates_asked(json!({"steps": steps, "gates": typed_gates(None)}), &policy_gates(), &expected);
 }
 
 #[test]
 fn every_gate_of_branches_a_dag_and_a_graph_is_listed_before_it_asks() {
     let release = json!([gate("release", &json!({"type": "finalResponse"}))]);
-    let in_branch = |branch: &str, step: Value| with(step, "branch", json!(branch));
+    let in_branch = |branch: &str, step: Value| with_field(step, "branch", json!(branch));
     let steps = json!([
         in_branch("left", ask("review")),
         in_branch("left", call("more")),
@@ -233,46 +235,46 @@ fn every_gate_of_branches_a_dag_and_a_graph_is_listed_before_it_asks() {
     let parallel = json!({"pattern": {"parallel": {"reduce": "merge"}}, "steps": steps, "gates": release});
     let before = ["guard-more", "watch-more", "guard-merge", "watch-merge"];
     let ends = ["intake", "second", "review", "release", "exit"];
-    assert_gates_asked(parallel, &of_policies(), &[before.as_slice(), &ends].concat());
+    assert_gates_asked(parallel, &policy_gates(), &[before.as_slice(), &ends].concat());
 
-    let after = with(call("apply"), "dependsOn", json!(["review"]));
+    let after = with_field(call("apply"), "dependsOn", json!(["review"]));
     let dag = json!({"pattern": {"dag": {}}, "steps": [text("draft"), ask("review"), after], "gates": release});
-    assert_gates_asked(dag, &of_policies(), &[["guard-apply", "watch-apply"].as_slice(), &ends].concat());
+    assert_gates_asked(dag, &policy_gates(), &[["guard-apply", "watch-apply"].as_slice(), &ends].concat());
 
     let edges = json!([{"from": "draft", "to": "review"},
         {"from": "review", "choose": [{"when": "inputs.a == 'x'", "to": "apply"}, {"when": "else", "to": "draft"}]}]);
     let steps = json!([text("draft"), ask("review"), call("apply")]);
     let graph = json!({"pattern": {"graph": {"edges": edges}}, "steps": steps, "gates": release});
-    assert_gates_asked(graph, &of_policies(), &[["guard-apply", "watch-apply"].as_slice(), &ends].concat());
+    assert_gates_asked(graph, &policy_gates(), &[["guard-apply", "watch-apply"].as_slice(), &ends].concat());
 }
 
 #[test]
 fn every_gate_between_the_agents_of_a_pattern_is_listed_before_it_asks() {
-    let in_branch = |branch: &str, step: Value| with(step, "branch", json!(branch));
+    let in_branch = |branch: &str, step: Value| with_field(step, "branch", json!(branch));
     let router = json!({"agent": "clerk", "input": "which?", "review": "route"});
     let steps = json!([in_branch("left", call("more")), in_branch("right", text("other"))]);
     let spec = json!({"pattern": {"routing": {"router": router}}, "steps": steps, "gates": [ask("route")]});
     assert_gates_asked(spec.clone(), &[], &["route"]);
     let guards = ["intake", "second", "guard-router", "route", "guard-more", "watch-more", "exit"];
-    assert_gates_asked(spec, &of_policies(), &guards);
+    assert_gates_asked(spec, &policy_gates(), &guards);
 
     let drafts = json!({"producer": "writer", "evaluator": {"agent": "critic"}, "reviewGate": "look"});
     let spec = json!({"pattern": {"evaluatorOptimizer": drafts}, "gates": [ask("look")]});
     assert_gates_asked(
         spec,
-        &of_policies(),
+        &policy_gates(),
         &["intake", "second", "guard-producer", "guard-evaluator", "look", "exit"],
     );
 
     let parts = json!({"orchestrator": {"agent": "lead"}, "worker": {"agent": "clerk"}, "decompositionReview": "parts",
         "reduceReview": "look", "reduce": "merge"});
     for condition in ["inputs.a == 'x'", "inputs.a == 'y'"] {
-        let look = with(ask("look"), "condition", json!(condition));
+        let look = with_field(ask("look"), "condition", json!(condition));
         let pattern = json!({"orchestratorWorkers": parts});
         let spec = json!({"pattern": pattern, "steps": [call("merge")], "gates": [ask("parts"), look]});
         let mut all = vec!["intake", "second", "guard-orchestrator", "parts", "guard-worker", "exit"];
         all.extend(["guard-merge", "watch-merge"]);
         all.extend((condition == "inputs.a == 'x'").then_some("look"));
-        assert_gates_asked(spec, &of_policies(), &all);
+        assert_gates_asked(spec, &policy_gates(), &all);
     }
 }

@@ -36,14 +36,14 @@ fn run_with_added_gates(mut spec: Value, added: Value, path: &str) -> (Approval,
     (approval, RunNow { workflow: Some(Arc::new(workflow)), ..sample::run() })
 }
 
-fn after((approval, run): &(Approval, RunNow), verdict: Verdict) -> Vec<String> {
+fn lines_after((approval, run): &(Approval, RunNow), verdict: Verdict) -> Vec<String> {
     let request = &approval.spec.request;
     let planned = definition(request, run).and_then(PlannedRun::of);
     lines(request, planned.as_ref(), verdict)
 }
 
 /// Sets the type of the gate of a request.
-fn of_type(type_: GateType, mut run: (Approval, RunNow)) -> (Approval, RunNow) {
+fn with_gate_type(type_: GateType, mut run: (Approval, RunNow)) -> (Approval, RunNow) {
     run.0.spec.request.gate.type_ = type_;
     run
 }
@@ -77,16 +77,16 @@ fn a_chain_has_lines_up_to_the_next_gate_or_the_end() {
     let spec = json!({"gates": [help], "steps": [text("draft"), gate("review", &json!({})), apply]});
     let run = run_at_gate(spec, "review#2");
     let call = "step apply: POST http://apply.svc/run; if it fails group ops is asked; its body is the text below";
-    assert_eq!(after(&run, Verdict::Approve), [call, ENDS]);
-    assert_eq!(after(&run, Verdict::Reject), ["the run ends"]);
-    assert_eq!(after(&run, Verdict::Retry), ["this gate asks again"]);
+    assert_eq!(lines_after(&run, Verdict::Approve), [call, ENDS]);
+    assert_eq!(lines_after(&run, Verdict::Reject), ["the run ends"]);
+    assert_eq!(lines_after(&run, Verdict::Retry), ["this gate asks again"]);
 
     let skipped = json!({"name": "note", "set": {"value": "x"}, "skipIf": "true"});
     let next = gate("second", &json!({}));
     let spec = json!({"steps": [text("draft"), gate("review", &json!({})), skipped, next, post("apply")]});
     let lines =
         ["step note: a text of the run, unless its condition leaves it out", "gate second asks alice, group ops"];
-    assert_eq!(after(&run_at_gate(spec, "review"), Verdict::Approve), lines);
+    assert_eq!(lines_after(&run_at_gate(spec, "review"), Verdict::Approve), lines);
 }
 
 #[test]
@@ -95,14 +95,14 @@ fn a_reject_that_goes_on_names_the_step_with_its_target() {
     let (mut approval, run) = run_at_gate(spec, "review");
     approval.spec.request.after_reject = vec!["apply".to_owned()];
     let call = "step apply: POST http://apply.svc/run; if it fails the run fails";
-    assert_eq!(after(&(approval, run), Verdict::Reject), ["the run goes on with apply", call]);
+    assert_eq!(lines_after(&(approval, run), Verdict::Reject), ["the run goes on with apply", call]);
 }
 
 #[test]
 fn a_long_chain_is_shortened() {
     let steps: Vec<_> =
         std::iter::once(gate("review", &json!({}))).chain((0..9).map(|at| text(&format!("s{at}")))).collect();
-    let lines = after(&run_at_gate(json!({"steps": steps}), "review"), Verdict::Approve);
+    let lines = lines_after(&run_at_gate(json!({"steps": steps}), "review"), Verdict::Approve);
     assert_eq!((lines.len(), lines.last().unwrap().as_str()), (MOST + 1, "and 3 more"));
 }
 
@@ -125,7 +125,7 @@ fn branches_end_together_and_a_route_alone() {
         "step merge: POST http://merge.svc/run; if it fails the run fails",
         ENDS,
     ];
-    assert_eq!(after(&run_at_gate(spec, "left/review"), Verdict::Approve), lines);
+    assert_eq!(lines_after(&run_at_gate(spec, "left/review"), Verdict::Approve), lines);
 
     let steps = json!([
         in_branch("left", gate("review", &json!({}))),
@@ -136,15 +136,15 @@ fn branches_end_together_and_a_route_alone() {
     let route = gate("route", &json!({}));
     let spec = json!({"pattern": {"routing": {"router": router}}, "steps": steps, "gates": [route]});
     assert_eq!(
-        after(&run_at_gate(spec.clone(), "left/review"), Verdict::Approve),
+        lines_after(&run_at_gate(spec.clone(), "left/review"), Verdict::Approve),
         ["step more: a text of the run", ENDS]
     );
-    let mut run = of_type(GateType::PlanApproval, run_at_gate(spec, ".review"));
-    assert_eq!(after(&run, Verdict::Approve), ["the steps of the chosen route run"]);
-    assert_eq!(after(&run, Verdict::Retry), ["agent clerk chooses again, and this gate asks again"]);
+    let mut run = with_gate_type(GateType::PlanApproval, run_at_gate(spec, ".review"));
+    assert_eq!(lines_after(&run, Verdict::Approve), ["the steps of the chosen route run"]);
+    assert_eq!(lines_after(&run, Verdict::Retry), ["agent clerk chooses again, and this gate asks again"]);
     run.0.spec.request.reviews.as_mut().unwrap().response = "left".to_owned();
     let lines = ["the steps of the chosen route run", "gate review asks alice, group ops"];
-    assert_eq!(after(&run, Verdict::Approve), lines);
+    assert_eq!(lines_after(&run, Verdict::Approve), lines);
 }
 
 #[test]
@@ -158,10 +158,10 @@ fn a_dag_has_a_line_for_each_waiting_step_with_its_other_dependencies() {
     ]);
     let spec = json!({"pattern": {"dag": {}}, "steps": steps});
     let lines = ["step one: a text of the run", "step two: a text of the run; it also waits for draft"];
-    assert_eq!(after(&run_at_gate(spec.clone(), "review"), Verdict::Approve), lines);
+    assert_eq!(lines_after(&run_at_gate(spec.clone(), "review"), Verdict::Approve), lines);
     let last = json!({"pattern": {"dag": {}}, "steps": [gate("review", &json!({}))]});
     let lines = ["no other step waits for it; the run ends when its other steps have ended"];
-    assert_eq!(after(&run_at_gate(last, "review"), Verdict::Approve), lines);
+    assert_eq!(lines_after(&run_at_gate(last, "review"), Verdict::Approve), lines);
 }
 
 #[test]
@@ -176,10 +176,10 @@ fn a_graph_has_a_line_for_each_edge_with_its_condition() {
         "otherwise step draft: a text of the run",
         "after that the edges of its graph decide",
     ];
-    assert_eq!(after(&run_at_gate(spec, "review"), Verdict::Approve), lines);
+    assert_eq!(lines_after(&run_at_gate(spec, "review"), Verdict::Approve), lines);
     let steps = json!([gate("review", &json!({}))]);
     let spec = json!({"pattern": {"graph": {"edges": []}}, "steps": steps});
-    assert_eq!(after(&run_at_gate(spec, "review"), Verdict::Approve), [ENDS]);
+    assert_eq!(lines_after(&run_at_gate(spec, "review"), Verdict::Approve), [ENDS]);
 }
 
 #[test]
@@ -187,18 +187,18 @@ fn gates_of_a_loop_and_an_orchestrator_have_lines_about_their_agents() {
     let drafts = json!({"producer": "writer", "evaluator": {"agent": "critic"}, "reviewGate": "look"});
     let gates = json!([gate("look", &json!({}))]);
     let run = run_at_gate(json!({"pattern": {"evaluatorOptimizer": drafts}, "gates": gates}), ".review");
-    assert_eq!(after(&run, Verdict::Approve), ["this draft is the result", ENDS]);
-    assert_eq!(after(&run, Verdict::Modify), ["your draft is scored next"]);
-    assert_eq!(after(&run, Verdict::Retry), ["agent writer revises the draft, and it is scored again"]);
+    assert_eq!(lines_after(&run, Verdict::Approve), ["this draft is the result", ENDS]);
+    assert_eq!(lines_after(&run, Verdict::Modify), ["your draft is scored next"]);
+    assert_eq!(lines_after(&run, Verdict::Retry), ["agent writer revises the draft, and it is scored again"]);
     let parts = json!({"orchestrator": {"agent": "lead"}, "worker": {"agent": "clerk"}, "decompositionReview": "parts",
         "reduceReview": "look", "reduce": "merge"});
     let gates = json!([gate("parts", &json!({})), gate("look", &json!({}))]);
     let spec = json!({"pattern": {"orchestratorWorkers": parts}, "steps": [text("merge")], "gates": gates});
     let lines = ["agent clerk does each part of the work", "then gate look asks alice, group ops about the parts"];
-    assert_eq!(after(&run_at_gate(spec.clone(), ".decomposition"), Verdict::Approve), lines);
+    assert_eq!(lines_after(&run_at_gate(spec.clone(), ".decomposition"), Verdict::Approve), lines);
     let again = ["agent lead divides the work again, and this gate asks again"];
-    assert_eq!(after(&run_at_gate(spec.clone(), ".decomposition"), Verdict::Retry), again);
-    assert_eq!(after(&run_at_gate(spec, ".reduce-review"), Verdict::Approve), ["step merge: a text of the run", ENDS]);
+    assert_eq!(lines_after(&run_at_gate(spec.clone(), ".decomposition"), Verdict::Retry), again);
+    assert_eq!(lines_after(&run_at_gate(spec, ".reduce-review"), Verdict::Approve), ["step merge: a text of the run", ENDS]);
 }
 
 #[test]
@@ -209,10 +209,10 @@ fn a_call_has_its_target_and_the_agent_chooses_the_next_action() {
     approval.spec.request = sample::call().spec.request;
     approval.spec.request.spec_digest = digest.clone();
     let call = "the call goes on with exactly these arguments: refund: POST https://bank.example/refunds";
-    assert_eq!(after(&(approval.clone(), run.clone()), Verdict::Approve), [call, chooses]);
+    assert_eq!(lines_after(&(approval.clone(), run.clone()), Verdict::Approve), [call, chooses]);
     approval.spec.request = sample::question().spec.request;
     approval.spec.request.spec_digest = digest;
-    assert_eq!(after(&(approval, run), Verdict::Respond), ["the agent is told your answer", chooses]);
+    assert_eq!(lines_after(&(approval, run), Verdict::Respond), ["the agent is told your answer", chooses]);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn gates_at_the_end_of_the_run_are_named_before_it_ends() {
         "hitl": {"prompt": "Publish?", "approvers": [{"kind": "User", "name": "carol"}]}});
     let spec = json!({"gates": [last], "steps": [gate("review", &json!({}))]});
     let lines = ["gate release asks carol before the result is published", ENDS];
-    assert_eq!(after(&run_at_gate(spec, "review"), Verdict::Approve), lines);
+    assert_eq!(lines_after(&run_at_gate(spec, "review"), Verdict::Approve), lines);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_run_with_another_spec_digest_is_not_used() {
     let spec = json!({"steps": [gate("review", &json!({})), post("apply")]});
     let (mut approval, run) = run_at_gate(spec, "review");
     approval.spec.request.spec_digest = sample::approval().spec.request.spec_digest;
-    assert_eq!(after(&(approval, run), Verdict::Approve), ["the run goes on"]);
+    assert_eq!(lines_after(&(approval, run), Verdict::Approve), ["the run goes on"]);
 }
 
 #[test]
@@ -248,13 +248,13 @@ fn a_question_has_values_only_if_its_template_has_them() {
 fn words_of_others_stay_in_their_line() {
     let mut apply = plain("apply");
     apply["http"]["url"] = json!(format!("http://x/{}", sample::HOSTILE));
-    let lines = after(&run_at_gate(json!({"steps": [gate("review", &json!({})), apply]}), "review"), Verdict::Approve);
+    let lines = lines_after(&run_at_gate(json!({"steps": [gate("review", &json!({})), apply]}), "review"), Verdict::Approve);
     assert!(lines[0].starts_with("step apply: POST http://x/ok"), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains(['\n', '\u{1b}', '\u{202e}'])), "{lines:?}");
 }
 
 /// Returns a gate of a policy with its place.
-fn of_policy(name: &str, place: (&str, Value)) -> Value {
+fn policy_gate(name: &str, place: (&str, Value)) -> Value {
     let mut step = gate(name, &json!({}));
     step[place.0] = place.1;
     json!({"source": "ClusterApprovalPolicy prod", "step": step})
@@ -269,9 +269,9 @@ fn guarded(condition: Option<&str>, path: &str) -> (Approval, RunNow) {
     let spec = json!({"gates": [look], "steps": [text("draft"), gate("review", &json!({})), post("apply")]});
     let http = json!({"kinds": ["http"]});
     let added = [
-        of_policy("intake", ("at", json!("Start"))),
-        of_policy("guard", ("before", http)),
-        of_policy("exit", ("at", json!("End"))),
+        policy_gate("intake", ("at", json!("Start"))),
+        policy_gate("guard", ("before", http)),
+        policy_gate("exit", ("at", json!("End"))),
     ];
     run_with_added_gates(spec, json!(added), path)
 }
@@ -285,45 +285,45 @@ const FAILS: &str = "; if it fails the run fails";
 fn gates_of_types_and_policies_are_listed_at_their_steps() {
     let body = "; its body is the text below";
     let before = format!("{CALL}; before it gate look asks alice, group ops; before it {GUARD}{FAILS}{body}");
-    assert_eq!(after(&guarded(None, "review"), Verdict::Approve), [before.as_str()]);
+    assert_eq!(lines_after(&guarded(None, "review"), Verdict::Approve), [before.as_str()]);
     let before = format!("{CALL}; before it gate look may ask alice, group ops; before it {GUARD}{FAILS}{body}");
-    assert_eq!(after(&guarded(Some("inputs.a == 'x'"), "review"), Verdict::Approve), [before.as_str()]);
+    assert_eq!(lines_after(&guarded(Some("inputs.a == 'x'"), "review"), Verdict::Approve), [before.as_str()]);
     let first = ["step draft: a text of the run", "gate review asks alice, group ops"];
-    assert_eq!(after(&guarded(None, "intake"), Verdict::Approve), first);
-    assert_eq!(after(&guarded(None, "exit"), Verdict::Approve), ["the result is published", ENDS]);
+    assert_eq!(lines_after(&guarded(None, "intake"), Verdict::Approve), first);
+    assert_eq!(lines_after(&guarded(None, "exit"), Verdict::Approve), ["the result is published", ENDS]);
 }
 
 #[test]
 fn a_gate_before_a_step_lists_the_step_and_its_other_gates() {
-    let start = of_type(GateType::StepStart, guarded(None, "apply/.start"));
+    let start = with_gate_type(GateType::StepStart, guarded(None, "apply/.start"));
     let then = [format!("{GUARD} about the same call"), format!("then this runs: {CALL}{FAILS}")];
-    assert_eq!(after(&start, Verdict::Approve), then);
+    assert_eq!(lines_after(&start, Verdict::Approve), then);
     let changed = [format!("{GUARD} about the changed call"), format!("then this runs: {CALL}{FAILS}")];
-    assert_eq!(after(&start, Verdict::Modify), changed);
-    assert_eq!(after(&start, Verdict::Retry), [ASKS_AGAIN]);
-    assert_eq!(after(&start, Verdict::Skip), [EXIT, ENDS]);
-    let policy = of_type(GateType::StepStart, guarded(None, "guard-apply"));
+    assert_eq!(lines_after(&start, Verdict::Modify), changed);
+    assert_eq!(lines_after(&start, Verdict::Retry), [ASKS_AGAIN]);
+    assert_eq!(lines_after(&start, Verdict::Skip), [EXIT, ENDS]);
+    let policy = with_gate_type(GateType::StepStart, guarded(None, "guard-apply"));
     let now = [format!("this runs now: {CALL}{FAILS}"), EXIT.to_owned(), ENDS.to_owned()];
-    assert_eq!(after(&policy, Verdict::Approve), now);
-    assert_eq!(after(&policy, Verdict::Modify), changed);
+    assert_eq!(lines_after(&policy, Verdict::Approve), now);
+    assert_eq!(lines_after(&policy, Verdict::Modify), changed);
 }
 
 #[test]
 fn a_repeated_step_has_gates_of_policies_and_after_a_change_of_its_author() {
-    let failed = of_type(GateType::ErrorEscalation, guarded(None, "apply/.error"));
+    let failed = with_gate_type(GateType::ErrorEscalation, guarded(None, "apply/.error"));
     let policy = [format!("the step runs again: {CALL}; before it {GUARD}{FAILS}")];
-    assert_eq!(after(&failed, Verdict::Retry), policy);
-    assert_eq!(after(&failed, Verdict::Respond), policy);
+    assert_eq!(lines_after(&failed, Verdict::Retry), policy);
+    assert_eq!(lines_after(&failed, Verdict::Respond), policy);
     let look = "gate look asks alice, group ops";
     let both = [format!("the step runs again: {CALL}; before it {look}; before it {GUARD}{FAILS}")];
-    assert_eq!(after(&failed, Verdict::Modify), both);
+    assert_eq!(lines_after(&failed, Verdict::Modify), both);
 }
 
 #[test]
 fn a_run_that_cannot_be_planned_has_only_the_sequel() {
     let unknown = json!({"name": "act", "agent": {"name": "nobody", "input": "x"}});
     let run = run_at_gate(json!({"steps": [gate("review", &json!({})), unknown]}), "review");
-    assert_eq!(after(&run, Verdict::Approve), ["the run goes on"]);
+    assert_eq!(lines_after(&run, Verdict::Approve), ["the run goes on"]);
 }
 
 /// Returns the label of a question about a call. `gates`, `added`: the gates of the spec and of policies. `names`: the
@@ -392,7 +392,7 @@ fn a_step_with_on_error_continue_hides_no_later_step() {
         let mut rate = json!({"name": "rate", "agent": {"name": "writer", "input": "x"}});
         rate["onError"] = on_error;
         let spec = json!({"gates": [look], "steps": [text("draft"), gate("review", &json!({})), rate, plain("pay")]});
-        after(&run_at_gate(spec, "review"), Verdict::Approve).join("\n")
+        lines_after(&run_at_gate(spec, "review"), Verdict::Approve).join("\n")
     };
     assert!(!shown(json!("fail")).contains("step pay"), "{}", shown(json!("fail")));
     assert!(shown(json!("continue")).contains("step pay: POST http://pay.svc/run"), "{}", shown(json!("continue")));
@@ -408,8 +408,8 @@ fn a_dag_mentions_steps_that_do_not_follow_directly() {
     let spec = |steps: Vec<Value>| json!({"pattern": {"dag": {}}, "steps": steps});
     let (note, pay) = (after_step("note", "review"), after_step("pay", "note"));
     let deep = run_at_gate(spec(vec![gate("review", &json!({})), note.clone(), pay]), "review");
-    assert!(after(&deep, Verdict::Approve).contains(&LATER.to_owned()));
+    assert!(lines_after(&deep, Verdict::Approve).contains(&LATER.to_owned()));
     let flat = run_at_gate(spec(vec![gate("review", &json!({})), note]), "review");
-    let shown = after(&flat, Verdict::Approve);
+    let shown = lines_after(&flat, Verdict::Approve);
     assert!(shown[0].contains("step note") && !shown.contains(&LATER.to_owned()), "{shown:?}");
 }

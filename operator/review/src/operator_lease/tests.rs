@@ -14,13 +14,13 @@ fn reading(second: u8, spec: Value) -> Option<Reading> {
 }
 
 /// Returns the spec of a Lease that was renewed at this time by the clock of its holder.
-fn renewed(renewed: &str) -> Value {
+fn spec_renewed_at(renewed: &str) -> Value {
     json!({"holderIdentity": format!("{UID}_1795558734402508"), "leaseDurationSeconds": 15, "renewTime": renewed})
 }
 
 #[test]
 fn a_lease_is_stale_when_it_was_not_renewed_for_its_duration() {
-    let judged = |at: &str| reading(42, renewed(at)).unwrap().judge();
+    let judged = |at: &str| reading(42, spec_renewed_at(at)).unwrap().judge();
     let alive = judged("2026-11-22T10:00:39.000000Z");
     assert!(!alive.is_gone());
     assert_eq!(alive.to_string(), format!("the operator in the Pod with the UID {UID} renewed its Lease 3 s ago"));
@@ -34,7 +34,7 @@ fn a_lease_is_stale_when_it_was_not_renewed_for_its_duration() {
 
 #[test]
 fn a_lease_is_stale_only_if_it_was_not_renewed_between_two_readings() {
-    let reading_at = |second, at: &str| reading(second, renewed(at)).unwrap();
+    let reading_at = |second, at: &str| reading(second, spec_renewed_at(at)).unwrap();
     let first = reading_at(42, "2026-11-22T10:00:00.000000Z");
     assert_eq!(first.pause(), Duration::from_secs(6), "a third of 15 s, and one");
 
@@ -69,7 +69,7 @@ fn a_wrong_clock_of_the_operators_machine_is_reported_in_both_directions() {
         let now = parse_date_header("Sun, 22 Nov 2026 10:00:42 GMT").unwrap();
         let lease = json!({
             "metadata": {"name": "signoff-operator", "annotations": {"signoff.dev/machine-clock": machine}},
-            "spec": renewed("2026-11-22T10:00:40.000000Z"),
+            "spec": spec_renewed_at("2026-11-22T10:00:40.000000Z"),
         });
         let lease = serde_json::from_value(lease).unwrap();
         let state = Reading::new(&lease, now, Duration::from_secs(15)).unwrap().judge();
@@ -107,7 +107,7 @@ fn a_holder_is_named_by_its_pod_where_that_is_listed() {
     let pod = |uid: &str| -> Pod {
         serde_json::from_value(json!({"metadata": {"name": "signoff-operator-x2x7k", "uid": uid}})).unwrap()
     };
-    let state = reading(42, renewed("2026-11-22T10:00:00.000000Z")).unwrap().judge();
+    let state = reading(42, spec_renewed_at("2026-11-22T10:00:00.000000Z")).unwrap().judge();
     let words = "no operator has renewed its Lease for 42 s (the last was";
     let named = state.clone().with_pod(&[pod("another"), pod(UID)]).to_string();
     assert_eq!(named, format!("{words} signoff-operator-x2x7k)"));

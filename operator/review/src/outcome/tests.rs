@@ -16,18 +16,18 @@ fn entry(verdict: Verdict) -> Entry {
     Entry { key: ME.into(), decision: Decision::new(verdict) }
 }
 
-fn closed(phase: ApprovalPhase, verdict: Option<Verdict>, by: &[&str], source: Source) -> DecisionState {
+fn closed_state(phase: ApprovalPhase, verdict: Option<Verdict>, by: &[&str], source: Source) -> DecisionState {
     let decided_by = by.iter().map(|&name| name.to_owned()).collect();
-    counted_in(Outcome { verdict, phase, decided_by, source, ..Outcome::default() })
+    counted_state(Outcome { verdict, phase, decided_by, source, ..Outcome::default() })
 }
 
 /// Returns the state of a decision that the outcome counts.
-fn counted_in(outcome: Outcome) -> DecisionState {
+fn counted_state(outcome: Outcome) -> DecisionState {
     DecisionState::Closed { outcome: Box::new(outcome), is_counted: true, invalid: None }
 }
 
 /// Returns the same state for a decision that the outcome does not count.
-fn uncounted(state: DecisionState, why: Option<&str>) -> DecisionState {
+fn uncounted_state(state: DecisionState, why: Option<&str>) -> DecisionState {
     match state {
         DecisionState::Closed { outcome, .. } => {
             DecisionState::Closed { outcome, is_counted: false, invalid: why.map(str::to_owned) }
@@ -46,7 +46,7 @@ fn vote(user: &str) -> Vote {
 fn an_outcome_as_voted_has_the_effect_on_the_run() {
     let mut approval = sample::approval();
     let line_of = |approval: &Approval, verdict| {
-        let state = closed(ApprovalPhase::of(verdict), Some(verdict), &[ME], Source::Human);
+        let state = closed_state(ApprovalPhase::of(verdict), Some(verdict), &[ME], Source::Human);
         line(approval, &state, &entry(verdict), "")
     };
     for (verdict, words) in [
@@ -69,7 +69,7 @@ fn a_suspended_run_does_not_go_on_by_a_decision() {
     let approval = sample::approval();
     let request = &approval.spec.request;
     let run = |is_suspended| RunNow { is_suspended, ..RunNow::default() };
-    let state = closed(ApprovalPhase::Approved, Some(Verdict::Approve), &[ME], Source::Human);
+    let state = closed_state(ApprovalPhase::Approved, Some(Verdict::Approve), &[ME], Source::Human);
     let held = suspended(request, Verdict::Approve, &run(true)).unwrap();
     assert_eq!(
         line(&approval, &state, &entry(Verdict::Approve), &held),
@@ -200,11 +200,11 @@ fn a_decision_with_another_outcome_is_never_called_approved() {
     let approval = sample::approval();
     let line_of = |state: &DecisionState| line(&approval, state, &entry(Verdict::Approve), "kubectl approve show x");
     assert_eq!(
-        line_of(&closed(ApprovalPhase::Aborted, Some(Verdict::Abort), &["dora"], Source::Human)),
+        line_of(&closed_state(ApprovalPhase::Aborted, Some(Verdict::Abort), &["dora"], Source::Human)),
         "Approve recorded; decided: Abort by dora"
     );
     assert_eq!(
-        line_of(&closed(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout)),
+        line_of(&closed_state(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout)),
         "Approve recorded; the deadline passed first, which amounts to Reject"
     );
     let outcome = Outcome {
@@ -214,7 +214,7 @@ fn a_decision_with_another_outcome_is_never_called_approved() {
         ..Outcome::default()
     };
     assert_eq!(
-        line_of(&counted_in(outcome)),
+        line_of(&counted_state(outcome)),
         "Approve recorded; it does not count, superseded: recorded while unguarded: kubectl approve show x"
     );
     assert_eq!(
@@ -228,20 +228,20 @@ fn a_decision_with_another_outcome_is_never_called_approved() {
 fn a_decision_outside_the_votes_does_not_count_with_any_outcome() {
     let approval = sample::approval();
     let entry = entry(Verdict::Approve);
-    let approved = || closed(ApprovalPhase::Approved, Some(Verdict::Approve), &["bob"], Source::Human);
-    let late = uncounted(approved(), None);
+    let approved = || closed_state(ApprovalPhase::Approved, Some(Verdict::Approve), &["bob"], Source::Human);
+    let late = uncounted_state(approved(), None);
     assert_eq!(
         line(&approval, &late, &entry, ""),
         "Approve recorded; it does not count, it was recorded too late; decided: Approve by bob"
     );
-    let invalid = uncounted(approved(), Some("no such field"));
+    let invalid = uncounted_state(approved(), Some("no such field"));
     assert_eq!(
         line(&approval, &invalid, &entry, ""),
         "Approve recorded; it does not count: no such field; decided: Approve by bob"
     );
-    let expired = closed(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout);
+    let expired = closed_state(ApprovalPhase::Expired, Some(Verdict::Reject), &[], Source::Timeout);
     assert_eq!(
-        line(&approval, &uncounted(expired, None), &entry, ""),
+        line(&approval, &uncounted_state(expired, None), &entry, ""),
         "Approve recorded; the deadline passed first, which amounts to Reject"
     );
 }
@@ -266,6 +266,6 @@ fn an_escalation_names_the_approvers_in_force() {
 fn the_represented_person_is_named() {
     let mut on_behalf = entry(Verdict::Abort);
     on_behalf.decision.on_behalf_of = Some("bob".into());
-    let state = closed(ApprovalPhase::Aborted, Some(Verdict::Abort), &["bob"], Source::Human);
+    let state = closed_state(ApprovalPhase::Aborted, Some(Verdict::Abort), &["bob"], Source::Human);
     assert_eq!(line(&sample::approval(), &state, &on_behalf, ""), "aborted on behalf of bob; the run ends");
 }
