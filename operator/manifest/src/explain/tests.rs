@@ -8,7 +8,7 @@ use signoff_api::{
 use super::*;
 
 fn has(sort: &str, word: &str) -> bool {
-    all().any(|term| term.sort == sort && term.word == word)
+    all_terms().any(|term| term.sort == sort && term.word == word)
 }
 
 #[test]
