@@ -321,7 +321,7 @@ mod tests {
         }
         assert!(found.len() > 20, "{found:?}");
         for pattern in found {
-            assert!(!form(&pattern).contains(&pattern), "{pattern}");
+            assert!(!describe_pattern(&pattern).contains(&pattern), "{pattern}");
         }
     }
 }

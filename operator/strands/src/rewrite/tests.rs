@@ -109,7 +109,7 @@ fn members_of_iterations_are_in_their_evaluation() {
 fn unknown_ids_become_empty_texts_and_are_recorded() {
     let mut found = UnresolvedNames::default();
     assert_eq!(rewrite_template("{{ nodes.nobody.response.lower() }}", &names(), &mut found), "{{ ''.lower() }}");
-    assert_eq!(found.strangers.into_iter().collect::<Vec<_>>(), ["nodes.nobody.response.lower"]);
+    assert_eq!(found.unknown_ids.into_iter().collect::<Vec<_>>(), ["nodes.nobody.response.lower"]);
 }
 
 #[test]
