@@ -48,8 +48,8 @@ static DECLARED: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| {
     crds.into_iter().map(finish).collect()
 });
 
-/// Returns a derived CRD with everything that the derivation cannot declare: required fields, defaults, a label, and short
-/// documentation of conditions.
+/// Returns a derived CRD with everything that the derivation cannot declare: required fields, defaults, a label, and
+/// short documentation of conditions.
 fn finish(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let Ok(mut value) = serde_json::to_value(&crd) else { return crd };
     for version in value.pointer_mut("/spec/versions").and_then(Value::as_array_mut).into_iter().flatten() {

@@ -66,9 +66,9 @@ impl McpClient {
         Ok((list(&mut connection, first, tool).await?, connection))
     }
 
-    /// Connects to a server in the version that it speaks, and remembers a detected version. Returns the connection, and
-    /// the answer to `probe` if `probe` was sent in the version of the server. A server of known version is not probed
-    /// with `server/discover`.
+    /// Connects to a server in the version that it speaks, and remembers a detected version. Returns the connection,
+    /// and the answer to `probe` if `probe` was sent in the version of the server. A server of known version is not
+    /// probed with `server/discover`.
     async fn connect<'a>(
         &'a self,
         server: &'a ToolServer,

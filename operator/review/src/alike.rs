@@ -49,8 +49,8 @@ pub fn gate(approval: &Approval) -> Digest {
     Digest::of(&gate).unwrap_or_else(|_| request.digest.clone())
 }
 
-/// Returns the first digits of the digest of a gate, by which lists name the group of equal gates. To compare two gates,
-/// use [`gate`].
+/// Returns the first digits of the digest of a gate, by which lists name the group of equal gates. To compare two
+/// gates, use [`gate`].
 #[must_use]
 pub fn key(approval: &Approval) -> String {
     gate(approval).short(DIGITS).to_owned()

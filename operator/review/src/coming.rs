@@ -77,8 +77,8 @@ pub fn lines(request: &ApprovalRequest, run: Option<&PlannedRun<'_>>, verdict: V
     }
 }
 
-/// Returns the first `most` steps of a run that has not begun, in the order of its spec, each in a line, and a line with
-/// the number of the others. Gates of policies are missing, because they are added when the run begins.
+/// Returns the first `most` steps of a run that has not begun, in the order of its spec, each in a line, and a line
+/// with the number of the others. Gates of policies are missing, because they are added when the run begins.
 pub fn steps(workflow: &Workflow, most: usize) -> Vec<String> {
     let Some(run) = PlannedRun::plan_run(workflow) else {
         return vec!["the steps cannot be told here: read the spec".to_owned()];

@@ -74,9 +74,9 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Returns the reason why a decision is refused, in words about the gate. Returns `None` if the decision is not refused,
-/// or if the message of the admission policy explains it best, such as a missing right of the voter. Of the decision,
-/// only the verdict, the reason, the named subjects and the person on whose behalf it is sent are used.
+/// Returns the reason why a decision is refused, in words about the gate. Returns `None` if the decision is not
+/// refused, or if the message of the admission policy explains it best, such as a missing right of the voter. Of the
+/// decision, only the verdict, the reason, the named subjects and the person on whose behalf it is sent are used.
 pub fn explain(seen: &Seen, me: &Me, decision: &Decision, now: Moment) -> Option<Refusal> {
     let approval = &seen.approval;
     if let Some(why) = closed_gate(approval, now) {

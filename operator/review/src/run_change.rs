@@ -125,8 +125,8 @@ pub enum NotCopied {
     /// The Workflow has no spec.
     #[error("workflow {0}: it has no spec")]
     NoSpec(String),
-    /// The list of earlier requesters would be too long. A gate would let requesters decide who are missing in a shorter
-    /// list.
+    /// The list of earlier requesters would be too long. A gate would let requesters decide who are missing in a
+    /// shorter list.
     #[error(
         "workflow.signoff.dev/{0}: a new run can name {max} earlier requesters of {length} characters, and this one would need more: create it from its file",
         max = RerunOf::MAX_REQUESTERS,

@@ -160,8 +160,8 @@ async fn fetch_text(
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Fetches a long value of a run from its Blob, and verifies it. If the usual name does not lead to the Blob, the status
-/// of the run is read for another name. `what`: the name of the value in errors.
+/// Fetches a long value of a run from its Blob, and verifies it. If the usual name does not lead to the Blob, the
+/// status of the run is read for another name. `what`: the name of the value in errors.
 ///
 /// # Errors
 /// As every request; a Blob that does not exist, belongs to another run, or has other content.
