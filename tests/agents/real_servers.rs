@@ -81,7 +81,8 @@ async fn play_everything(catalogue: &Catalogue, mut call: impl AsyncFnMut(ToolRe
     assert_eq!((reply.protocol, output(reply).response), (OLDER, json!("Echo: hello ü")));
     let sum = output(call(unasked_request(catalogue, "get-sum", json!({"a": 2, "b": 40}))).await);
     assert_eq!((sum.response, sum.is_error), (json!("The sum of 2 and 40 is 42."), false));
-    let weather = output(call(unasked_request(catalogue, "get-structured-content", json!({"location": "Chicago"}))).await);
+    let weather =
+        output(call(unasked_request(catalogue, "get-structured-content", json!({"location": "Chicago"}))).await);
     assert_eq!(weather.response, json!({"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}));
 
     let image = output(call(unasked_request(catalogue, "get-tiny-image", json!({}))).await);
@@ -92,7 +93,7 @@ async fn play_everything(catalogue: &Catalogue, mut call: impl AsyncFnMut(ToolRe
 
     let wrong = output(call(unasked_request(catalogue, "get-sum", json!({"a": "x", "b": 1}))).await);
     assert!(wrong.is_error && wrong.response.as_str().unwrap().contains("expected number"), "{wrong:?}");
-    let renamed = ToolRequest { tool: "no-such-tool".to_owned(), ..decided(catalogue, "echo", json!({})) };
+    let renamed = ToolRequest { tool: "no-such-tool".to_owned(), ..decided_request(catalogue, "echo", json!({})) };
     assert_eq!(call(renamed).await.ending, ToolEnding::Changed(None));
 }
 

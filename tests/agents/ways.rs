@@ -209,7 +209,8 @@ async fn a_turn_is_repeated_at_most_three_times_and_the_failure_names_the_refund
     assert!(why.ends_with("503 Service Unavailable: overloaded; before that, its agent called refund"), "{why}");
     // A request that would fail again is not repeated.
     let played =
-        play(|number, _| if number == 0 { usual_answer(0) } else { refusal("no such model") }, json!({"retry": null})).await;
+        play(|number, _| if number == 0 { usual_answer(0) } else { refusal("no such model") }, json!({"retry": null}))
+            .await;
     assert_eq!((played.models, played.refunds.len()), (2, 1));
 }
 

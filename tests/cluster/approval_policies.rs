@@ -167,7 +167,9 @@ async fn an_added_gate_cannot_be_avoided() {
 #[tokio::test]
 async fn hosts_and_secrets_that_a_policy_does_not_allow_are_refused() {
     let harness = Harness::open("policies").await;
-    harness.create_cluster_policy("alpha", json!({"allowedHosts": ["*.example.com"], "allowedSecrets": ["models-*"]})).await;
+    harness
+        .create_cluster_policy("alpha", json!({"allowedHosts": ["*.example.com"], "allowedSecrets": ["models-*"]}))
+        .await;
     for (name, url) in [
         ("plain", "https://evil.test/x"),
         ("userinfo", "https://api.example.com@evil.test/"),

@@ -216,7 +216,12 @@ async fn the_operator_is_admitted_under_restricted_pod_security() {
         context["context"]["user"] = json!("judge");
     }
     std::fs::write(&anonymous, serde_json::to_string(&file).unwrap()).unwrap();
-    let by_judge =
-        cluster.kubectl(["create", "-n", "default", "-f", "-"]).kubeconfig(&anonymous).input(&asked).run().await.unwrap();
+    let by_judge = cluster
+        .kubectl(["create", "-n", "default", "-f", "-"])
+        .kubeconfig(&anonymous)
+        .input(&asked)
+        .run()
+        .await
+        .unwrap();
     by_judge.ok().unwrap();
 }

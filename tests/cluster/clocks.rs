@@ -98,7 +98,10 @@ async fn an_operator_with_a_wrong_clock_ends_gates_in_time() {
         }
         let skewed = |run: Option<&Workflow>| {
             let conditions = run.and_then(|run| run.status.as_ref()).map(|status| &status.conditions[..]);
-            conditions.unwrap_or_default().iter().any(|condition| condition.type_ == "ClockSkewed" && condition.reason == reason)
+            conditions
+                .unwrap_or_default()
+                .iter()
+                .any(|condition| condition.type_ == "ClockSkewed" && condition.reason == reason)
         };
         runs.until(runs.api(), &format!("long{ahead}"), "says that the clock is wrong", skewed).await;
         let finished = run_doctor(&runs.cluster).await;

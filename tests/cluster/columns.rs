@@ -62,7 +62,8 @@ async fn columns_show_every_pending_gate_every_decider_and_a_count_of_zero() {
     let shown = TestNamespace::on("columns").await;
     shown.run_kubectl("dana", &["create", "-f", "-"], TWO_GATES).await;
     shown.wait_until("jsonpath={.status.phase}=Waiting", "workflow/two").await;
-    let pending = shown.run_kubectl("dana", &["get", "workflow", "two", "-o", "jsonpath={.status.pending[*]}"], "").await;
+    let pending =
+        shown.run_kubectl("dana", &["get", "workflow", "two", "-o", "jsonpath={.status.pending[*]}"], "").await;
     let names: Vec<&str> = pending.split_whitespace().collect();
     let table = shown.run_kubectl("dana", &["get", "workflows"], "").await;
     assert!(table.contains(&format!("waiting for {}, {}", names[0], names[1])), "{table}");
@@ -97,7 +98,8 @@ async fn the_table_of_approvals_fits_120_columns_with_the_longest_names() {
     let name = "refunds-of-the-european-customers-of-acme-in-november-2026";
     shown.run_kubectl("dana", &["create", "-f", "-"], LONGEST).await;
     shown.wait_until("jsonpath={.status.phase}=Waiting", &format!("workflow/{name}")).await;
-    let approval = shown.run_kubectl("dana", &["get", "workflow", name, "-o", "jsonpath={.status.pending[0]}"], "").await;
+    let approval =
+        shown.run_kubectl("dana", &["get", "workflow", name, "-o", "jsonpath={.status.pending[0]}"], "").await;
     shown.wait_until("create", &format!("approval/{approval}")).await;
     let fits = |table: &str| {
         let row = table.lines().find(|line| line.starts_with(&*approval)).unwrap();

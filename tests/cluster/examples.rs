@@ -373,7 +373,8 @@ async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
     tokio::spawn(async { axum::serve(listener, server).await });
     run.run_as_admin(&["create", "secret", "generic", "letters", &format!("--from-literal=token={KEY}")]).await;
     run.run_as_admin(&["annotate", "secret", "letters", &format!("signoff.dev/allowed-hosts=http://{address}")]).await;
-    run.run_as_admin(&["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name=letters"]).await;
+    run.run_as_admin(&["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name=letters"])
+        .await;
     let dana = format!("--user={}", named("dana").unwrap().user);
     let text = std::fs::read_to_string(folder().join("steps/api-key.yaml")).unwrap();
     let text = text.replace("https://letters.example.com", &format!("http://{address}"));

@@ -111,7 +111,10 @@ fn assert_forbidden(answer: Result<Value, (u16, String)>, words: &str) {
 async fn the_refusal_of_a_decision_file_without_approval_says_to_remove_it() {
     let controller = Controller::open("gitops").await;
     let never_asked = approval(json!({})).name_any();
-    assert_forbidden(controller.apply_by_flux(&decision_file(&never_asked, json!({"labels": labels_of_flux(json!({}))}))).await, NOT_THERE);
+    assert_forbidden(
+        controller.apply_by_flux(&decision_file(&never_asked, json!({"labels": labels_of_flux(json!({}))}))).await,
+        NOT_THERE,
+    );
     let annotated = json!({"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "decisions:x"}}});
     assert_forbidden(controller.apply_by_argo(&never_asked, &annotated).await, NOT_THERE);
     // Flux applies the same file after the gate has asked.
@@ -181,7 +184,8 @@ async fn flux_applies_its_decision_beside_those_that_people_sent_with_kubectl() 
     let vote = json!({"spec": {"decisions": {"bob@example.com": {"verdict": "Approve"}}}});
     let path = format!("approvals/{name}?fieldManager=kubectl-patch");
     controller.send(&bob, "PATCH", &path, "application/merge-patch+json", &vote).await.unwrap();
-    let merge = json!({"labels": labels_of_flux(json!({})), "annotations": {"kustomize.toolkit.fluxcd.io/ssa": "Merge"}});
+    let merge =
+        json!({"labels": labels_of_flux(json!({})), "annotations": {"kustomize.toolkit.fluxcd.io/ssa": "Merge"}});
     let applied = controller.apply_by_flux(&decision_file(&name, merge)).await.unwrap();
     assert_eq!(applied["spec"]["decisions"].as_object().unwrap().len(), 2, "{applied}");
 }
@@ -199,7 +203,10 @@ async fn argo_cd_patches_a_decision_and_its_annotations_before_and_after_the_out
     };
     let spec = json!({"spec": decision_file(&name, json!({}))["spec"]});
     controller.apply_by_argo(&name, &tracked("decisions:1", spec)).await.unwrap();
-    controller.apply_by_argo(&name, &tracked("decisions:2", json!({"metadata": {"labels": {"team": "a"}}}))).await.unwrap();
+    controller
+        .apply_by_argo(&name, &tracked("decisions:2", json!({"metadata": {"labels": {"team": "a"}}})))
+        .await
+        .unwrap();
     controller.record_outcome(&asked).await;
     let mut patch = tracked("decisions:3", json!({}));
     patch["metadata"]["labels"] = json!({"team": null});

@@ -102,7 +102,8 @@ async fn no_namespace_takes_all_call_slots_or_all_memory() {
     let operator = OperatorProcess::start(&cluster, OperatorOptions { arguments, ..OperatorOptions::default() });
     let operator = operator.await.unwrap();
     let (crowd, other) = (cluster.namespace("crowd").await.unwrap(), cluster.namespace("other").await.unwrap());
-    let (crowd, beside) = (workflows_as_dana(&cluster, &crowd).await, (workflows_as_dana(&cluster, &other).await, other));
+    let (crowd, beside) =
+        (workflows_as_dana(&cluster, &crowd).await, (workflows_as_dana(&cluster, &other).await, other));
     let (alone, other) = beside;
 
     // One Workflow with more calls at once than the operator makes.
@@ -113,7 +114,8 @@ async fn no_namespace_takes_all_call_slots_or_all_memory() {
     };
     let steps: Vec<Value> = (0..12).map(of_branch).collect();
     apply(&crowd, "big", json!({"pattern": {"parallel": {}}, "steps": steps})).await;
-    let waits = wait_until(&crowd, "big", "waits", |w| condition(w, "CallsPending").is_some_and(|c| c.0 == "True")).await;
+    let waits =
+        wait_until(&crowd, "big", "waits", |w| condition(w, "CallsPending").is_some_and(|c| c.0 == "True")).await;
     let (_, reason, message) = condition(&waits, "CallsPending").unwrap();
     assert_eq!(reason, "Queued");
     assert!(message.contains("its Workflow has 2 calls in flight"), "{message}");
@@ -161,7 +163,8 @@ async fn no_namespace_takes_all_call_slots_or_all_memory() {
     tokio::time::timeout(TIMEOUT, await_condition(quotas.clone(), "people", is_applied)).await.unwrap().unwrap();
     apply(&alone, "asks", json!({"steps": [gate]})).await;
     apply(&crowd, "asks", json!({"steps": [gate]})).await;
-    let stalled = wait_until(&alone, "asks", "stalls", |w| condition(w, "Stalled").is_some_and(|c| c.0 == "True")).await;
+    let stalled =
+        wait_until(&alone, "asks", "stalls", |w| condition(w, "Stalled").is_some_and(|c| c.0 == "True")).await;
     let (_, reason, message) = condition(&stalled, "Stalled").unwrap();
     assert_eq!(reason, "Forbidden");
     assert!(message.starts_with("creating Approval ") && message.contains("quota: people"), "{message}");

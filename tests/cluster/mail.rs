@@ -82,7 +82,10 @@ impl Stage {
         let is_reported = |approval: Option<&Approval>| {
             let conditions =
                 approval.and_then(|approval| approval.status.as_ref()).map(|status| &status.conditions[..]);
-            conditions.unwrap_or_default().iter().any(|condition| condition.type_ == "Notified" && condition.reason == reason)
+            conditions
+                .unwrap_or_default()
+                .iter()
+                .any(|condition| condition.type_ == "Notified" && condition.reason == reason)
         };
         let approval = self.runs.until(self.runs.api(), approval, "tells what failed", is_reported).await;
         let conditions = approval.status.unwrap().conditions;

@@ -15,7 +15,7 @@ use signoff_api::{Approval, Workflow, conditions};
 use signoff_tests::control_plane::{Cluster, Finished, OperatorOptions, OperatorProcess, named};
 use signoff_tests::page::{self, Block};
 
-use crate::asked::{wait_until_allowed, plugin};
+use crate::asked::{plugin, wait_until_allowed};
 use crate::policies::harness::{assert_refused, workflow};
 use crate::runs::Runs;
 
@@ -101,8 +101,13 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
 
     // One run has paid and has ended, another run has paid and waits.
     create_run(&runs, "dana", "paid", json!([bank.post("pay")])).await;
-    create_run(&runs, "dana", RUN, json!([bank.post("pay"), {"name": "review", "hitl": gate.clone()}, bank.post("tell")]))
-        .await;
+    create_run(
+        &runs,
+        "dana",
+        RUN,
+        json!([bank.post("pay"), {"name": "review", "hitl": gate.clone()}, bank.post("tell")]),
+    )
+    .await;
     // One run belongs to the account that restores the namespace later.
     runs.namespace.bind("signoff-requester", named("viktor").unwrap().user).await.unwrap();
     create_run(&runs, "viktor", "own", json!([{"name": "review", "hitl": gate}, bank.post("tell")])).await;

@@ -18,7 +18,7 @@ use signoff_api::Approval;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::Finished;
 
-use scene::{Scene, gate_of, call, last_turn, turn_of};
+use scene::{Scene, call, gate_of, last_turn, turn_of};
 
 /// Returns the rest of the output of a terminal, and the exit code.
 fn finish_session(mut session: PtySession) -> (String, i32) {

@@ -66,14 +66,20 @@ fn helm_finds_nothing_wrong_with_the_chart() {
 #[test]
 fn the_default_chart_renders_as_its_snapshot() {
     let rendered = template(&["--api-versions", MUTATING]).unwrap();
-    matches_snapshot("contract/snapshots/chart-default.yaml", &remove_templates(&rendered, &["crds.yaml", "policies.yaml"]));
+    matches_snapshot(
+        "contract/snapshots/chart-default.yaml",
+        &remove_templates(&rendered, &["crds.yaml", "policies.yaml"]),
+    );
 }
 
 #[test]
 fn the_chart_with_every_value_renders_as_its_snapshot() {
     let values = root().join("tests/contract/chart-values.yaml");
     let rendered = template(&["--values", &values.display().to_string()]).unwrap();
-    matches_snapshot("contract/snapshots/chart-every-value.yaml", &remove_templates(&rendered, &["crds.yaml", "policies.yaml"]));
+    matches_snapshot(
+        "contract/snapshots/chart-every-value.yaml",
+        &remove_templates(&rendered, &["crds.yaml", "policies.yaml"]),
+    );
 }
 
 #[test]

@@ -115,7 +115,11 @@ async fn a_turn_whose_calls_only_read_and_end_within_a_second_costs_one_state_wr
             assert_eq!(count_turn_writes(count, calls).await, count, "{count} turns, each with {calls:?}");
         }
     }
-    assert_eq!(count_turn_writes(5, &[("find", 0), ("tell", 0)]).await, 10, "a call that changes something is stored first");
+    assert_eq!(
+        count_turn_writes(5, &[("find", 0), ("tell", 0)]).await,
+        10,
+        "a call that changes something is stored first"
+    );
 }
 
 /// Starts a run whose first turn has ended, and whose read is in flight and not stored.

@@ -186,7 +186,12 @@ async fn a_gate_that_ends_with_its_run_is_announced() {
 
 /// Runs one Workflow whose operator dies at its `nth` write, and checks that equal events have equal content. Returns
 /// whether there was such a write.
-async fn kill_at_write(spec: fn() -> Value, people: fn(People) -> BoxFuture<'static, ()>, nth: u64, crash: Crash) -> bool {
+async fn kill_at_write(
+    spec: fn() -> Value,
+    people: fn(People) -> BoxFuture<'static, ()>,
+    nth: u64,
+    crash: Crash,
+) -> bool {
     let harness = Harness::new();
     harness.apply(RUN, &spec());
     harness.server.fault(On::writes_of(OPERATOR).nth(nth), Fault::Crash(crash));

@@ -60,7 +60,10 @@ async fn eighty_slow_calls_of_a_workflow_do_not_block_other_runs() {
     apply_slow_calls(&harness, "crowded", "big", 80, 30);
     harness.pass(10).await;
     assert_eq!(count_in_flight(&harness, "big"), 16, "a quarter of 64");
-    assert_eq!(condition(&read_workflow(&harness, "crowded", "big"), "CallsPending"), ("True".to_owned(), "Queued".to_owned()));
+    assert_eq!(
+        condition(&read_workflow(&harness, "crowded", "big"), "CallsPending"),
+        ("True".to_owned(), "Queued".to_owned())
+    );
     let said = pending_message(&read_workflow(&harness, "crowded", "big"));
     assert!(
         said.starts_with("step b16/get: its Workflow has 16 calls in flight") && said.contains("63 more"),
@@ -99,7 +102,10 @@ async fn a_new_namespace_gets_a_call_slot_beside_a_thousand_waiting_calls() {
     let (one, two) = (running("a"), running("b"));
     assert!(one.min(two) >= 16 && one + two <= 44, "{one} and {two} of 64");
     let share = format!("the namespace one has {one} calls in flight, which is its share");
-    assert!((0..8).any(|n| pending_message(&read_workflow(&harness, "one", &format!("a{n}"))).contains(&share)), "{share}");
+    assert!(
+        (0..8).any(|n| pending_message(&read_workflow(&harness, "one", &format!("a{n}"))).contains(&share)),
+        "{share}"
+    );
     apply_one_call(&harness, "three", "alone");
     harness.pass(1).await;
     assert_eq!(read_workflow(&harness, "three", "alone")["status"]["phase"], "Succeeded");
@@ -113,7 +119,8 @@ async fn a_new_namespace_gets_a_call_slot_beside_a_thousand_waiting_calls() {
     let waits = read_workflow(&harness, "four", "alone");
     assert_eq!(condition(&waits, "CallsPending"), ("True".to_owned(), "Queued".to_owned()));
     assert!(
-        pending_message(&waits).contains("the operator has 64 calls in flight") && pending_message(&waits).contains("(--max-calls)")
+        pending_message(&waits).contains("the operator has 64 calls in flight")
+            && pending_message(&waits).contains("(--max-calls)")
     );
     // The first calls end after ten minutes.
     let ended = |run: &Value| run["status"]["finishedAt"].is_string();

@@ -83,7 +83,11 @@ async fn a_planted_blob_neither_stops_a_run_nor_replaces_its_value() {
             let ours = harness.server.value(&blobs(), NAMESPACE, other).unwrap();
             assert_eq!(ours["metadata"]["labels"], blob["metadata"]["labels"]);
             assert_eq!(ours["spec"], blob["spec"]);
-            assert_eq!(harness.server.value(&blobs(), NAMESPACE, name_of_blob(&blob)).unwrap(), theirs, "it is not the run's");
+            assert_eq!(
+                harness.server.value(&blobs(), NAMESPACE, name_of_blob(&blob)).unwrap(),
+                theirs,
+                "it is not the run's"
+            );
             // The next operator has nothing cached.
             life.crash().await;
             if taken_away {

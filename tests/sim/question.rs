@@ -410,7 +410,12 @@ async fn forge_at_every_point(follows: bool) -> usize {
         let first = harness.server.value(&approvals(), NAMESPACE, &target).unwrap();
         assert_eq!(first["status"]["phase"], "Superseded", "point {point}:\n{}", harness.server.story());
         harness.people().decide("alice", "review#2", 10, verdict("Reject")).await;
-        assert_eq!(harness.wait_for_end(RUN).await["status"]["phase"], "Rejected", "{point}:\n{}", harness.server.story());
+        assert_eq!(
+            harness.wait_for_end(RUN).await["status"]["phase"],
+            "Rejected",
+            "{point}:\n{}",
+            harness.server.story()
+        );
         harness.pass(60).await;
         let written = written.lock().unwrap().clone();
         assert!(written.len() >= 2, "point {point}: its end and that of its run are written: {written:?}");

@@ -154,7 +154,11 @@ async fn a_value_that_cannot_be_stored_is_reported_on_its_run() {
     harness.apply(RUN, &chain(json!([set("long", &"x".repeat(2000)), gate("review", json!({}))])));
     harness.pass(70).await;
     assert_eq!(harness.condition("Stalled"), ("True".to_owned(), "Forbidden".to_owned()), "{}", harness.server.story());
-    assert!(stalled_message(&harness.workflow(RUN)).contains("exceeded quota: values"), "{}", stalled_message(&harness.workflow(RUN)));
+    assert!(
+        stalled_message(&harness.workflow(RUN)).contains("exceeded quota: values"),
+        "{}",
+        stalled_message(&harness.workflow(RUN))
+    );
     harness.server.heal();
     harness.people().wait_for_gate("review").await;
     harness.pass(2).await;

@@ -59,8 +59,13 @@ async fn a_scripted_answer_that_never_ends_quarantines_its_run() {
 #[tokio::test]
 async fn the_third_answer_that_never_ends_quarantines_its_run() {
     let harness = harness();
-    let steps =
-        json!([agent_step("one"), agent_step("two"), gate("review", json!({})), agent_step("three"), set("after", "on")]);
+    let steps = json!([
+        agent_step("one"),
+        agent_step("two"),
+        gate("review", json!({})),
+        agent_step("three"),
+        set("after", "on")
+    ]);
     harness.apply(RUN, &of_model(chain(steps)));
     answer_without_end(&harness, &["one", "two", "three"]);
     let life = harness.begin(OPERATOR);
@@ -88,7 +93,11 @@ async fn two_answers_that_never_end_fail_their_steps_and_the_run_goes_on() {
     answer_without_end(&harness, &["one", "two"]);
     let _life = harness.begin(OPERATOR);
     let workflow = harness.wait_for_end(RUN).await;
-    assert_eq!((&workflow["status"]["phase"], too_costly_steps(&workflow).len()), (&json!("Succeeded"), 2), "{workflow:#}");
+    assert_eq!(
+        (&workflow["status"]["phase"], too_costly_steps(&workflow).len()),
+        (&json!("Succeeded"), 2),
+        "{workflow:#}"
+    );
     assert!(!is_quarantined(&workflow));
 }
 

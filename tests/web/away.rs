@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use signoff_tests::browser::{Look, css, role, text};
 
-use crate::attacks::visitor::{Visitor, requests_of_users, assert_only_reads};
+use crate::attacks::visitor::{Visitor, assert_only_reads, requests_of_users};
 use crate::harness::Harness;
 use crate::runs::path;
 
@@ -20,7 +20,11 @@ async fn pages_report_an_unreachable_api_server_and_decide_nothing_twice() {
     for page in ["/", &path(&approval), "/history", "/history.csv", "/policies", "/events"] {
         let answer = tokio::time::timeout(Duration::from_secs(20), alice.get(page)).await.expect(page);
         assert_eq!(answer.status, 503, "{page}: {}", answer.text);
-        assert!(answer.text.contains("Try again") && answer.text.contains("cannot be reached"), "{page}: {}", answer.text);
+        assert!(
+            answer.text.contains("Try again") && answer.text.contains("cannot be reached"),
+            "{page}: {}",
+            answer.text
+        );
         assert!(!answer.text.contains(&alice.token), "{page}");
         let is_shown = page != "/events";
         assert!(!is_shown || !answer.text.contains("Nothing was decided"), "a read can follow a decision: {page}");

@@ -92,7 +92,8 @@ async fn model_gets_each_verdict_and_only_an_approved_call_runs() {
         ("skipped", "Skip", "Skipped by a human"),
         ("deferred", "Defer", "Not now. Try another approach: ask for less"),
     ] {
-        let (page, approval) = open_request(&harness, &runs, name, agent_spec(&calls, &refund_gate(&verdicts), &[result])).await;
+        let (page, approval) =
+            open_request(&harness, &runs, name, agent_spec(&calls, &refund_gate(&verdicts), &[result])).await;
         match verdict {
             "Defer" => {
                 page.click(css(".more > summary")).await.unwrap();
@@ -253,7 +254,8 @@ fn text_question() -> Value {
 async fn model_gets_each_verdict_on_a_question_and_the_notice_is_above_it() {
     let (harness, [runs]) = Harness::with_runs(["questions"]).await.unwrap();
     let result = r#"{"answers":{"channel":"By mail","when":"on Monday"}}"#;
-    let (page, approval) = open_request(&harness, &runs, "answered", agent_spec(&two_part_question(), &json!([]), &[result])).await;
+    let (page, approval) =
+        open_request(&harness, &runs, "answered", agent_spec(&two_part_question(), &json!([]), &[result])).await;
     page.wait(role("heading", "Question of clerk")).await.unwrap();
     page.wait(text(NOTICE).nth(1)).await.unwrap();
     page.check(label("By mail"), true).await.unwrap();
@@ -269,7 +271,9 @@ async fn model_gets_each_verdict_on_a_question_and_the_notice_is_above_it() {
     page.wait(text("How shall I tell ACME?")).await.unwrap();
     page.close().await.unwrap();
 
-    let (page, _) = open_request(&harness, &runs, "skipped", agent_spec(&two_part_question(), &json!([]), &["Skipped by a human"])).await;
+    let (page, _) =
+        open_request(&harness, &runs, "skipped", agent_spec(&two_part_question(), &json!([]), &["Skipped by a human"]))
+            .await;
     page.click(css(".more > summary")).await.unwrap();
     page.click(role("button", "Skip")).await.unwrap();
     confirm(&page, "Skip", "the question of clerk").await;

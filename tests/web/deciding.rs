@@ -310,7 +310,8 @@ async fn retry_tries_the_step_again() {
 async fn abort_ends_the_run() {
     let case = Case::new("abort").await;
     for (hand, name) in BOTH_HANDS {
-        let (alice, approval) = case.open_request(name, spec(json!({"allowedVerdicts": ["Approve", "Abort"]})), hand).await;
+        let (alice, approval) =
+            case.open_request(name, spec(json!({"allowedVerdicts": ["Approve", "Abort"]})), hand).await;
         alice.open_summary("More").await;
         alice.press_button("Abort the run").await;
         alice.confirm("Abort", "review", &approval).await;

@@ -59,7 +59,8 @@ async fn answers_cannot_be_edited_while_the_confirmation_is_open() {
 #[tokio::test]
 async fn edit_that_the_verdict_does_not_send_is_kept_and_the_confirmation_warns() {
     let (harness, [runs]) = Harness::with_runs(["unsent"]).await.unwrap();
-    let approval = runs.start_gate("unsent", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Modify"]})).await;
+    let approval =
+        runs.start_gate("unsent", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Modify"]})).await;
     for look in [Look::default(), Look::default().without_scripts(), Look::default().small().dark()] {
         let page = open_request(&harness, &look, &approval).await;
         page.click(text("Change…")).await.unwrap();

@@ -51,7 +51,8 @@ async fn empty_inbox_names_the_last_decision() {
     assert_eq!(page.title().await.unwrap(), "Inbox · Signoff");
     assert_eq!(page.count(css(".empty time")).await.unwrap(), 0, "nothing was ever asked here");
     let approval = runs.start_gate("nothing", json!({})).await;
-    runs.decide_as("alice", &approval, json!({"verdict": "Approve", "requestDigest": approval.spec.request.digest})).await;
+    runs.decide_as("alice", &approval, json!({"verdict": "Approve", "requestDigest": approval.spec.request.digest}))
+        .await;
     runs.wait_for_end("nothing").await;
     page.reload().await.unwrap();
     page.wait(text("Nothing waits since")).await.unwrap();
@@ -77,7 +78,8 @@ async fn new_request_is_announced_and_shown_on_demand() {
     assert_eq!(page.title().await.unwrap(), "(1) Inbox · Signoff");
 
     // It is updated again after the first update.
-    let second = runs.start_gate("second", json!({"prompt": "The second?", "approvers": [user("alice"), user("bob")]})).await;
+    let second =
+        runs.start_gate("second", json!({"prompt": "The second?", "approvers": [user("alice"), user("bob")]})).await;
     page.wait(text("1 new request waits for you.")).await.unwrap();
     page.wait_title("(2) Inbox").await.unwrap();
     page.click(role("button", "Show")).await.unwrap();

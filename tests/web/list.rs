@@ -360,7 +360,8 @@ async fn requests_of_equal_gates_are_folded_and_decided_together() {
     }
     assert_eq!(count_patches(&harness).0, 5, "one vote for each request");
     for approval in &approvals {
-        let expected = json!({"verdict": "Approve", "reason": "as agreed", "requestDigest": approval.spec.request.digest});
+        let expected =
+            json!({"verdict": "Approve", "reason": "as agreed", "requestDigest": approval.spec.request.digest});
         assert_eq!(runs.read_decision(approval, "alice").await, expected);
     }
 }
@@ -395,7 +396,9 @@ async fn request_of_a_run_with_another_spec_is_not_decided_together() {
     // A form that still names it: it is reported, and neither tried nor sent.
     let fields: Vec<_> = chosen
         .iter()
-        .map(|approval| json!(["call", format!("{} {}", approval.metadata.name.as_deref().unwrap(), approval.spec.request.digest)]))
+        .map(|approval| {
+            json!(["call", format!("{} {}", approval.metadata.name.as_deref().unwrap(), approval.spec.request.digest)])
+        })
         .chain([json!(["verdict", "Approve"])])
         .collect();
     let script = format!(

@@ -53,10 +53,13 @@ async fn inbox_and_request_are_accessible_and_fit_in_every_look() {
     check_every_look(&page, "inbox-empty").await;
     let approval = runs.start_gate("opening-hours", complete_gate()).await;
     runs.start_gate("second", json!({"prompt": "Send it to the printer?", "timeout": {"after": "30h"}})).await;
-    other.start_gate("a-run-with-a-name-that-is-as-long-as-names-of-runs-can-be", json!({"timeout": {"after": "90h"}})).await;
+    other
+        .start_gate("a-run-with-a-name-that-is-as-long-as-names-of-runs-can-be", json!({"timeout": {"after": "90h"}}))
+        .await;
     other.start_gate("others", json!({"approvers": [user("bob")]})).await;
     let digest = approval.spec.request.digest.to_string();
-    runs.decide_as("bob", &approval, json!({"verdict": "Approve", "reason": "It is right", "requestDigest": digest})).await;
+    runs.decide_as("bob", &approval, json!({"verdict": "Approve", "reason": "It is right", "requestDigest": digest}))
+        .await;
     page.goto(&harness.url("/")).await.unwrap();
     check_every_look(&page, "inbox").await;
 
@@ -216,7 +219,10 @@ async fn page_works_without_scripts() {
     page.click(role("button", "Modify")).await.unwrap();
     show_decided_request(&page).await;
     page.wait(role("heading", "How it was decided")).await.unwrap();
-    assert_eq!(runs.read_decision(&approval, "alice").await["parameters"], json!({"response": "another draft\nof two lines"}));
+    assert_eq!(
+        runs.read_decision(&approval, "alice").await["parameters"],
+        json!({"response": "another draft\nof two lines"})
+    );
     assert_eq!(runs.wait_for_result("plain").await, "another draft\nof two lines");
     page.click(role("link", "History")).await.unwrap();
     page.wait(text("plain").inside("table").nth(0)).await.unwrap();

@@ -111,7 +111,10 @@ async fn invalid_json_is_reported_at_its_field_and_can_be_corrected() {
 async fn missing_required_reason_is_reported_at_its_field() {
     let (harness, [runs]) = Harness::with_runs(["reason"]).await.unwrap();
     let approval = runs
-        .start_gate("reason", json!({"requireReason": true, "allowedVerdicts": ["Approve", "Modify"], "reviews": "draft"}))
+        .start_gate(
+            "reason",
+            json!({"requireReason": true, "allowedVerdicts": ["Approve", "Modify"], "reviews": "draft"}),
+        )
         .await;
     let page = open_request(&harness, "alice", &approval).await;
     page.fill(css("#reason"), "...").await.unwrap();

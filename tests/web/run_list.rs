@@ -14,7 +14,9 @@ use crate::looks::check_every_look;
 fn count_changes(harness: &Harness) -> usize {
     let seen = harness.witness.seen();
     let is_sent = |path: &str| path.contains("/workflows") && !path.contains("dryRun=All");
-    seen.iter().filter(|request| [Method::PATCH, Method::POST].contains(&request.method) && is_sent(&request.path)).count()
+    seen.iter()
+        .filter(|request| [Method::PATCH, Method::POST].contains(&request.method) && is_sent(&request.path))
+        .count()
 }
 
 #[tokio::test]
@@ -144,7 +146,8 @@ async fn times_of_a_run_are_in_the_zone_of_the_reader() {
 async fn confirmation_that_is_sent_twice_creates_one_run() {
     let (harness, [runs]) = Harness::with_runs(["run-again"]).await.unwrap();
     let approval = runs.start_gate("again", json!({})).await;
-    runs.decide_as("alice", &approval, json!({"verdict": "Approve", "requestDigest": approval.spec.request.digest})).await;
+    runs.decide_as("alice", &approval, json!({"verdict": "Approve", "requestDigest": approval.spec.request.digest}))
+        .await;
     runs.wait_for_end("again").await;
     let page = harness.open_as("dana", &Look::default().without_scripts()).await.unwrap();
     page.goto(&harness.url(&format!("/n/{}/w/again", runs.name()))).await.unwrap();
@@ -174,7 +177,8 @@ async fn buttons_of_a_run_stay_in_place_when_it_ends_and_then_change_nothing() {
     let place = "document.querySelector('form[action$=\"/change\"]').getBoundingClientRect().top";
     let before = page.evaluate(place).await.unwrap();
     harness.witness.forget();
-    runs.decide_as("alice", &approval, json!({"verdict": "Approve", "requestDigest": approval.spec.request.digest})).await;
+    runs.decide_as("alice", &approval, json!({"verdict": "Approve", "requestDigest": approval.spec.request.digest}))
+        .await;
     page.wait(text("Succeeded").inside("#run").nth(0)).await.unwrap();
     assert_eq!(page.evaluate(place).await.unwrap(), before, "nothing moves under a pointer");
     page.click(role("button", "Cancel…")).await.unwrap();

@@ -117,7 +117,8 @@ async fn call_that_was_decided_meanwhile_does_not_stop_the_votes_on_other_calls(
     page.fill(css("#reason"), "as agreed").await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();
     page.wait(role("heading", "Approve: 3 of 3 calls?")).await.unwrap();
-    let reject = json!({"verdict": "Reject", "reason": "not this one", "requestDigest": approvals[0].spec.request.digest});
+    let reject =
+        json!({"verdict": "Reject", "reason": "not this one", "requestDigest": approvals[0].spec.request.digest});
     runs.decide_as("bob", &approvals[0], reject).await;
     let is_decided = |found: Option<&Approval>| {
         found.and_then(|found| found.status.as_ref()).is_some_and(|status| status.outcome.is_some())
@@ -141,7 +142,9 @@ async fn unchosen_calls_of_a_turn_keep_waiting() {
     let (harness, [runs]) = Harness::with_runs(["part"]).await.unwrap();
     let approvals = start_waiting_turn(&runs, "part", &[]).await;
     let page = open_from_inbox(&harness, &approvals[0], &Look::default()).await;
-    let checkbox = |index: usize| css(&format!("input[name=call][value^='{}']", approvals[index].metadata.name.as_deref().unwrap()));
+    let checkbox = |index: usize| {
+        css(&format!("input[name=call][value^='{}']", approvals[index].metadata.name.as_deref().unwrap()))
+    };
     for index in 0..3 {
         page.check(checkbox(index), false).await.unwrap();
     }
@@ -206,7 +209,8 @@ async fn only_confirmed_votes_are_sent() {
 #[tokio::test]
 async fn turn_is_accessible_and_fits_in_every_look() {
     let (harness, [runs]) = Harness::with_runs(["turn-looks"]).await.unwrap();
-    runs.start_as("dana", "refund-4711", spec_with_bank_refund(agent_spec(&three_calls(), &gate_for_all_calls(), &[]))).await;
+    runs.start_as("dana", "refund-4711", spec_with_bank_refund(agent_spec(&three_calls(), &gate_for_all_calls(), &[])))
+        .await;
     let approvals = runs.wait_for_requests("refund-4711", 3).await;
     let page = open_from_inbox(&harness, &approvals[0], &Look::default()).await;
     check_every_look(&page, "turn").await;

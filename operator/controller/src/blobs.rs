@@ -60,7 +60,10 @@ impl ClusterBlobs {
     }
 
     /// Sends a request, and parses the answer.
-    async fn send_request<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
+    async fn send_request<T: serde::de::DeserializeOwned>(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<T, kube::Error> {
         let text = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request_text(request)).await;
         let text = text.map_err(|_| kube::Error::Service(format!("no answer within {ANSWER_TIMEOUT:?}").into()))??;
         serde_json::from_str(&text).map_err(kube::Error::SerdeError)

@@ -55,7 +55,10 @@ fn each_limit_delays_only_the_calls_that_it_limits() {
     let _b = [1, 2].map(|seq| take_slot(&slots, &with_host("shared.test", ticket("a", "two", seq))));
     assert_eq!(expect_wait(&slots, &ticket("a", "three", 1)), CallWait::Namespace(4));
     let _c = take_slot(&slots, &with_host("shared.test", ticket("b", "one", 1)));
-    assert_eq!(expect_wait(&slots, &with_host("shared.test", ticket("b", "one", 2))), CallWait::Host("shared.test".into(), 3));
+    assert_eq!(
+        expect_wait(&slots, &with_host("shared.test", ticket("b", "one", 2))),
+        CallWait::Host("shared.test".into(), 3)
+    );
     assert_eq!(expect_wait(&slots, &ticket("b", "one", 3)), CallWait::Share(1));
     let _d = take_slot(&slots, &ticket("c", "one", 1));
     assert_eq!(expect_wait(&slots, &ticket("d", "four", 1)), CallWait::Total(6));
@@ -216,7 +219,9 @@ fn the_first_call_of_a_namespace_to_a_busy_host_starts_at_once() {
     let more = with_host("models.test", ticket("crowd-0", "more", 1));
     assert_eq!(expect_wait(&slots, &more), CallWait::HostShare("models.test".into(), 24));
     assert!(
-        expect_wait(&slots, &more).message("crowd-0").contains("has 24 calls to models.test in flight, which is its share")
+        expect_wait(&slots, &more)
+            .message("crowd-0")
+            .contains("has 24 calls to models.test in flight, which is its share")
     );
 }
 

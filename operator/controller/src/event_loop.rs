@@ -272,7 +272,9 @@ impl EventLoop {
 
     /// Whether one more reconcile may start. Reconciles that wait for an evaluation do not count.
     fn has_room(&self) -> bool {
-        self.count_working() < self.max_reconciles && self.load.count() < self.most_in_flight() && self.load.has_memory()
+        self.count_working() < self.max_reconciles
+            && self.load.count() < self.most_in_flight()
+            && self.load.has_memory()
     }
 
     /// Returns the number of reconciles in flight that do not wait for an evaluation.

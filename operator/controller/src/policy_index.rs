@@ -270,7 +270,7 @@ mod tests {
 
     fn namespace_with_env(name: &str, env: &str) -> Namespace {
         let labels = BTreeMap::from([("env".to_owned(), env.to_owned())]);
-        Namespace { metadata: ObjectMeta { labels: Some(labels), ..named(name) }, ..Namespace::default() }
+        Namespace { metadata: ObjectMeta { labels: Some(labels), ..meta_named(name) }, ..Namespace::default() }
     }
 
     fn apply_policy(index: &PolicyIndex, event: WatchEvent<ClusterApprovalPolicy>) -> Vec<Arc<str>> {
@@ -279,7 +279,9 @@ mod tests {
 
     fn apply_namespace(index: &PolicyIndex, namespace: Namespace) -> Vec<Arc<str>> {
         let event = WatchEvent::Applied(Box::new(namespace));
-        index.apply_change(|inner| inner.namespaces.apply(event, &Arc::default(), |n| n.metadata.labels.unwrap_or_default()))
+        index.apply_change(|inner| {
+            inner.namespaces.apply(event, &Arc::default(), |n| n.metadata.labels.unwrap_or_default())
+        })
     }
 
     fn prod() -> ClusterApprovalPolicy {

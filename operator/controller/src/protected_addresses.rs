@@ -159,7 +159,12 @@ pub fn watch(
             publisher("the Service of the API server"),
         )
         .boxed(),
-        watch_kind::<SliceObject>(Api::namespaced(client.clone(), server_namespace), only_server(), publisher("the API server")).boxed(),
+        watch_kind::<SliceObject>(
+            Api::namespaced(client.clone(), server_namespace),
+            only_server(),
+            publisher("the API server"),
+        )
+        .boxed(),
     ];
     futures::future::join_all(watches).map(drop)
 }

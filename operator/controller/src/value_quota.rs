@@ -170,8 +170,7 @@ mod tests {
         for (namespace, name, mib) in runs {
             store.apply(workflow(namespace, name, 1, mib * MIB));
         }
-        let take =
-            async |namespace: &str, name: &str| quota.take_memory(&store, &Name::new(namespace, name)).await;
+        let take = async |namespace: &str, name: &str| quota.take_memory(&store, &Name::new(namespace, name)).await;
         let (first, second) = (take("n", "a").await, take("m", "b").await);
         assert!(take("n", "c").now_or_never().is_none(), "its namespace has its share");
         assert!(take("o", "small").now_or_never().is_some(), "a namespace without any is not held back");

@@ -277,7 +277,11 @@ fn a_large_value_is_fetched_before_a_template_reads_it() {
     let fact = || vec![Fact::ApprovalDecided { path: "ask".into(), outcome: Box::new(decided(Verdict::Approve)) }];
     let incomplete = advance(&run.plan, run.control, run.journal.clone(), fact(), &Blobs::new(), &now);
     assert_eq!(incomplete.missing.len(), 1);
-    assert_eq!(incomplete.journal.records(), run.journal.records(), "a transition without a needed value has no effect");
+    assert_eq!(
+        incomplete.journal.records(),
+        run.journal.records(),
+        "a transition without a needed value has no effect"
+    );
     assert!(incomplete.commands.is_empty());
     run.take(fact());
     assert_eq!(run.transition.end, Some(End::Succeeded("5000".into())));

@@ -79,7 +79,11 @@ fn a_duplicate_item_of_a_set_list_is_refused_with_its_field() {
             "hitl.form.questions[1].id: duplicate q",
         ),
         (gate("form", json!({"questions": choices})), json!({}), "questions[0].options[1].id: duplicate a"),
-        (container("env", list_twice(json!({"name": "A", "value": "x"}))), json!({}), "pod.env[1].name: duplicate name A"),
+        (
+            container("env", list_twice(json!({"name": "A", "value": "x"}))),
+            json!({}),
+            "pod.env[1].name: duplicate name A",
+        ),
         (container("volumes", list_twice(volume)), json!({}), "pod.volumes[1].name: duplicate name v"),
         (
             container("files", list_twice(json!({"path": "/a", "content": "x"}))),

@@ -156,7 +156,10 @@ fn results_that_can_wait(run: &TestRun, calls: &[&str], text: &str) -> Option<(u
 fn the_end_of_a_repeatable_call_can_wait_while_other_calls_run() {
     let run = run_with_calls(&["read", "also", "write"]);
     assert_eq!(results_that_can_wait(&run, &[".call-1/read-it"], "found"), Some((1, 5)));
-    assert_eq!(results_that_can_wait(&run, &[".call-1/read-it", ".call-2/also-it"], &"x".repeat(2000)), Some((2, 4000)));
+    assert_eq!(
+        results_that_can_wait(&run, &[".call-1/read-it", ".call-2/also-it"], &"x".repeat(2000)),
+        Some((2, 4000))
+    );
     assert_eq!(results_that_can_wait(&run, &[], ""), None, "nothing ended");
 }
 
@@ -164,7 +167,11 @@ fn the_end_of_a_repeatable_call_can_wait_while_other_calls_run() {
 fn the_end_of_a_call_that_must_not_be_repeated_cannot_wait() {
     let run = run_with_calls(&["read", "write", "also"]);
     assert_eq!(results_that_can_wait(&run, &[".call-2/write-it"], "done"), None);
-    assert_eq!(results_that_can_wait(&run, &[".call-1/read-it", ".call-2/write-it"], "done"), None, "nor beside one that can");
+    assert_eq!(
+        results_that_can_wait(&run, &[".call-1/read-it", ".call-2/write-it"], "done"),
+        None,
+        "nor beside one that can"
+    );
 }
 
 #[test]
@@ -179,7 +186,11 @@ fn the_end_of_a_call_that_people_approved_cannot_wait() {
 #[test]
 fn an_end_after_which_something_starts_cannot_wait() {
     let run = run_with_calls(&["read", "also"]);
-    assert_eq!(results_that_can_wait(&run, &[".call-1/read-it", ".call-2/also-it"], "found"), None, "the next turn starts");
+    assert_eq!(
+        results_that_can_wait(&run, &[".call-1/read-it", ".call-2/also-it"], "found"),
+        None,
+        "the next turn starts"
+    );
 }
 
 #[test]

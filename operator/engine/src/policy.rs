@@ -119,7 +119,8 @@ impl Policies {
         self.list.iter().find_map(|applied| {
             let allowed = applied.rules.allowed_secrets.as_ref()?;
             let listed = allowed.iter().any(|glob| is_like(glob, name));
-            (!listed).then(|| not_allowed_message(&format!("Secret {name}"), &applied.source, "allowedSecrets", allowed))
+            (!listed)
+                .then(|| not_allowed_message(&format!("Secret {name}"), &applied.source, "allowedSecrets", allowed))
         })
     }
 }

@@ -124,7 +124,8 @@ impl DefaultCaller {
         facts: &mut BTreeMap<String, String>,
     ) -> Result<Reply, CallError> {
         let entries: Vec<_> = call.secret_headers.iter().map(|header| header.entry.name.clone()).collect();
-        let (secret_headers, left) = self.read_secret_headers(run, &call.url, call.secret_headers, limit, facts).await?;
+        let (secret_headers, left) =
+            self.read_secret_headers(run, &call.url, call.secret_headers, limit, facts).await?;
         let request = HttpRequest {
             method: call.method,
             url: call.url,

@@ -86,7 +86,9 @@ fn count_states(hir: &Hir) -> usize {
         HirKind::Class(_) => 1,
         HirKind::Repetition(repetition) => {
             let maximum = repetition.max.unwrap_or(repetition.min.saturating_add(1)).max(1);
-            count_states(&repetition.sub).saturating_add(1).saturating_mul(usize::try_from(maximum).unwrap_or(usize::MAX))
+            count_states(&repetition.sub)
+                .saturating_add(1)
+                .saturating_mul(usize::try_from(maximum).unwrap_or(usize::MAX))
         }
         HirKind::Capture(capture) => count_states(&capture.sub).saturating_add(2),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => sum(parts),

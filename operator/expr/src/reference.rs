@@ -214,7 +214,8 @@ pub(super) fn describe_remedy<'a>(name: &str, existing: impl Iterator<Item = &'a
             format!("`{path}['{candidate}']`")
         }
     };
-    let near: Vec<String> = existing.iter().filter(|candidate| is_near(name, candidate)).take(3).map(render_name).collect();
+    let near: Vec<String> =
+        existing.iter().filter(|candidate| is_near(name, candidate)).take(3).map(render_name).collect();
     if !near.is_empty() {
         return format!("did you mean {}?", near.join(" or "));
     }

@@ -95,9 +95,10 @@ impl Peers {
     /// Ends the oldest connection of the peer that has the most connections. Returns whether there was one.
     pub(crate) fn end_oldest(&self) -> bool {
         let mut waiting = self.lock();
-        let counts = waiting.peers.iter().filter_map(|(peer, connections)| {
-            Some((connections.len(), Reverse(*connections.keys().next()?), *peer))
-        });
+        let counts = waiting
+            .peers
+            .iter()
+            .filter_map(|(peer, connections)| Some((connections.len(), Reverse(*connections.keys().next()?), *peer)));
         let Some((_, Reverse(oldest), peer)) = counts.max() else { return false };
         waiting.end(peer, oldest);
         true

@@ -183,7 +183,9 @@ fn possible_owners(variable: &str) -> Vec<&str> {
 /// Returns a name if it is a single segment of a path, so that it cannot leave its folder.
 fn check_segment(name: &str) -> Result<&str, CallError> {
     let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']);
-    is_plain.then_some(name).ok_or_else(|| CallError::invalid(format!("{name:?} is not the name of a Secret or of a key")))
+    is_plain
+        .then_some(name)
+        .ok_or_else(|| CallError::invalid(format!("{name:?} is not the name of a Secret or of a key")))
 }
 
 #[cfg(test)]

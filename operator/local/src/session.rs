@@ -317,7 +317,8 @@ fn lock(id: &str, folder: &Path) -> Result<fs::File, Error> {
             let mut holder = String::new();
             // Only for the message: nothing depends on the id of the process.
             let _ = (&mut file).take(16).read_to_string(&mut holder);
-            let by = if holder.is_empty() { "another process".to_owned() } else { format!("process {}", holder.trim()) };
+            let by =
+                if holder.is_empty() { "another process".to_owned() } else { format!("process {}", holder.trim()) };
             return Err(Error::Busy { id: id.to_owned(), by });
         }
         Err(fs::TryLockError::Error(cause)) => return Err(Error::file("cannot lock", path)(cause)),

@@ -85,7 +85,9 @@ pub(super) async fn drive(run: &mut Run) -> Result<RunOutcome, Error> {
                     AnswerResult::Taken => {}
                     AnswerResult::Declined => _ = declined.insert(name),
                     AnswerResult::Refused(_) if attempt >= ATTEMPTS => _ = declined.insert(name),
-                    AnswerResult::Refused(why) => open_question = ask_handler(run, name, attempt + 1, Some(why)).await?,
+                    AnswerResult::Refused(why) => {
+                        open_question = ask_handler(run, name, attempt + 1, Some(why)).await?
+                    }
                 }
             }
         }
@@ -122,7 +124,12 @@ async fn apply_answer(run: &mut Run, name: &str, decision: Option<Decision>) -> 
 
 /// Asks the handler about a gate, and returns the open question. `attempt`: the number of this answer, from 1.
 /// `refused`: the reason why the last answer did not count.
-async fn ask_handler(run: &Run, name: String, attempt: u32, refused: Option<String>) -> Result<Option<OpenQuestion>, Error> {
+async fn ask_handler(
+    run: &Run,
+    name: String,
+    attempt: u32,
+    refused: Option<String>,
+) -> Result<Option<OpenQuestion>, Error> {
     let Some(question) = run.build_question(&name, refused).await? else { return Ok(None) };
     let handler = Arc::clone(&run.local.handler);
     Ok(Some(OpenQuestion { name, attempt, answer: Box::pin(async move { handler.answer(question).await }) }))

@@ -86,7 +86,8 @@ fn check_object(text: &str, node: &Node, settings: &Settings) -> Checked {
     let mut problems = Problems::of(text);
     let field = |name: &str| node.get(name).and_then(Node::text);
     let kind = field("kind").unwrap_or_default().to_owned();
-    let title = format!("{} {}", if kind.is_empty() { "document" } else { &kind }, object_name(node)).trim_end().to_owned();
+    let title =
+        format!("{} {}", if kind.is_empty() { "document" } else { &kind }, object_name(node)).trim_end().to_owned();
     let ours = format!("{GROUP}/{VERSION}");
     let is_foreign =
         |version: &str| !version.starts_with(&format!("{GROUP}/")) && !kind.is_empty() && schema::of(&kind).is_none();

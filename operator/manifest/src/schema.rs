@@ -50,7 +50,9 @@ pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Prob
         Some("object") => check_object(node, schema, field, problems),
         Some("array") => check_list(node, schema, field, problems),
         Some("string") => check_text(node, schema, field, problems),
-        Some("boolean") if !matches!(node.value, Value::Bool(_)) => report_wrong_type(node, "true or false", field, problems),
+        Some("boolean") if !matches!(node.value, Value::Bool(_)) => {
+            report_wrong_type(node, "true or false", field, problems)
+        }
         Some(kind @ ("integer" | "number")) => check_number(node, kind, schema, field, problems),
         _ => {}
     }
@@ -193,7 +195,9 @@ fn check_text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'
                 format!("a duration has a unit: write {number}s, {number}m or {number}h")
             }
             // The pattern refuses the number in quotes too.
-            (Value::Number(number), Some(pattern)) if !matches(pattern, &number.to_string()) => describe_pattern(pattern),
+            (Value::Number(number), Some(pattern)) if !matches(pattern, &number.to_string()) => {
+                describe_pattern(pattern)
+            }
             _ => return report_wrong_type(node, "a text", field, problems),
         };
         return problems.error("WrongType", field, node.at.clone(), message);

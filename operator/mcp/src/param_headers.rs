@@ -54,7 +54,9 @@ fn collect_headers(
 ) -> Result<(), &'static str> {
     let fields = match schema {
         Value::Object(fields) => fields,
-        Value::Array(schemas) => return schemas.iter().try_for_each(|schema| collect_headers(schema, path, false, found)),
+        Value::Array(schemas) => {
+            return schemas.iter().try_for_each(|schema| collect_headers(schema, path, false, found));
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Ok(()),
     };
     if let Some(name) = fields.get(KEYWORD) {

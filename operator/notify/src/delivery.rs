@@ -287,7 +287,8 @@ impl Notices {
                 let notice = Arc::clone(&addressed.notice);
                 let task = sending.spawn(async move {
                     let sent = channel.send(&addressed.notice, &addressed.to, earlier.as_ref());
-                    let timed_out = |_| SendError::Later { why: format!("no answer within {ATTEMPT_TIMEOUT:?}"), after: None };
+                    let timed_out =
+                        |_| SendError::Later { why: format!("no answer within {ATTEMPT_TIMEOUT:?}"), after: None };
                     timeout(ATTEMPT_TIMEOUT, sent).await.map_err(timed_out)?
                 });
                 in_flight.insert(task.id(), (name, lane, notice));

@@ -142,8 +142,7 @@ impl MailChannel {
             },
         };
         let name = literal.is_none().then_some(host.as_str());
-        let is_allowed =
-            |address: &SocketAddr| self.addresses.check_address(address.ip(), Some(*port), name).is_ok();
+        let is_allowed = |address: &SocketAddr| self.addresses.check_address(address.ip(), Some(*port), name).is_ok();
         let allowed: Vec<SocketAddr> = resolved.into_iter().filter(is_allowed).collect();
         if allowed.is_empty() {
             return Err(later(
@@ -215,7 +214,12 @@ impl Channel for MailChannel {
 
 /// Renders a mail to one person, and returns the mail with its Message-ID. The same notice always has the same
 /// Message-ID. `thread`: the Message-ID of the mail that this mail answers.
-fn render_message(notice: &Notice, from: &Mailbox, to: &str, thread: Option<&str>) -> Result<(Message, String), SendError> {
+fn render_message(
+    notice: &Notice,
+    from: &Mailbox,
+    to: &str,
+    thread: Option<&str>,
+) -> Result<(Message, String), SendError> {
     let is_one_word = !to.contains(|character: char| character.is_control() || character.is_whitespace());
     let to = to.parse::<lettre::Address>().ok().filter(|_| is_one_word);
     let to = to.ok_or_else(|| dead("the address of the recipient is not valid"))?;

@@ -102,7 +102,9 @@ impl People {
                     };
                     match own {
                         Some(address) => addresses.extend([address.clone()]),
-                        None => addresses.extend(group.members.iter().filter_map(|user| self.address_of_user(user, medium))),
+                        None => {
+                            addresses.extend(group.members.iter().filter_map(|user| self.address_of_user(user, medium)))
+                        }
                     }
                 }
                 SubjectKind::ServiceAccount => {}

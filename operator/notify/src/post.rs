@@ -115,10 +115,7 @@ mod tests {
                 let wait = Some(Duration::from_secs(7));
                 let error = CallError { retry_after: wait, ..CallError::new(*class, true, format!("POST {secret}")) };
                 let error = send_error("webhook", &error);
-                assert!(
-                    !format!("{error:?}").contains("SECRET") && !format!("{error:?}").contains("://"),
-                    "{error:?}"
-                );
+                assert!(!format!("{error:?}").contains("SECRET") && !format!("{error:?}").contains("://"), "{error:?}");
                 match error {
                     SendError::Dead { .. } => assert!(is_dead, "{class:?}"),
                     SendError::Later { after, .. } => assert!(!is_dead && after == wait, "{class:?}"),

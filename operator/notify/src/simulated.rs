@@ -449,7 +449,11 @@ async fn unreadable_state_is_not_overwritten_and_is_loaded_later() {
     assert!(begin.elapsed() < Duration::from_secs(1), "the operator does not wait for further attempts");
     cluster.report(&process, 3, NoticeEvent::Asked);
     sleep(Duration::from_secs(5)).await;
-    assert_eq!((cluster.count_asked(1), cluster.count_asked(2), cluster.count_asked(3)), (1, 0, 1), "what is new is told");
+    assert_eq!(
+        (cluster.count_asked(1), cluster.count_asked(2), cluster.count_asked(3)),
+        (1, 0, 1),
+        "what is new is told"
+    );
     assert_eq!(cluster.writes(), before);
     sleep(Duration::from_secs(60)).await;
     assert!(cluster.writes() > before);

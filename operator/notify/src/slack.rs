@@ -378,7 +378,10 @@ mod tests {
         {
             assert!(matches!(send_error_of_code(code), SendError::Dead { why } if why.contains(code)), "{code}");
         }
-        assert_eq!(send_error_of_code("xoxb-SECRET"), SendError::Dead { why: "Slack: it refuses the message".to_owned() });
+        assert_eq!(
+            send_error_of_code("xoxb-SECRET"),
+            SendError::Dead { why: "Slack: it refuses the message".to_owned() }
+        );
     }
 
     #[test]

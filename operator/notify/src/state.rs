@@ -66,7 +66,14 @@ impl Ledger {
     #[must_use]
     pub fn begin(now: Moment) -> Self {
         // Objects store whole seconds, so an event after `now` may have the start of this second as its time.
-        Self::of(Mark { through: last_millisecond_before(now.floor_to_second()), open: BTreeSet::new(), ahead: BTreeMap::new() }, true)
+        Self::of(
+            Mark {
+                through: last_millisecond_before(now.floor_to_second()),
+                open: BTreeSet::new(),
+                ahead: BTreeMap::new(),
+            },
+            true,
+        )
     }
 
     /// Returns the ledger that an earlier process stored.

@@ -295,7 +295,8 @@ async fn find_destination(channel: &ChannelConfig) -> Result<Destination, String
         }
     };
     let url: Option<Url> = url.parse().ok();
-    let destination = url.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default().unwrap_or(usual_port))));
+    let destination =
+        url.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default().unwrap_or(usual_port))));
     let (host, port) =
         destination.ok_or_else(|| "the file of the URL has no URL with a host; correct its Secret".to_owned())?;
     // In a URL an IPv6 address is in brackets.
@@ -354,7 +355,8 @@ pub fn claim_test(file: &Path, now: Moment) -> Result<(), String> {
             error.kind()
         )
     };
-    let mut note = File::options().read(true).write(true).create(true).truncate(false).open(file).map_err(unwritable)?;
+    let mut note =
+        File::options().read(true).write(true).create(true).truncate(false).open(file).map_err(unwritable)?;
     match note.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err("another test runs now; try again in a minute".to_owned()),

@@ -335,7 +335,10 @@ mod tests {
         for rendering in [Rendering::Plain, Rendering::Chat, Rendering::Card] {
             let escaped = |text: &str| escape(text, rendering, 200);
             assert_eq!(escaped("see https://evil.example.com/x"), "see https(colon)//evil(dot)example(dot)com/x");
-            assert_eq!(escaped("evil.com, 10.0.0.1, a1.5b.com"), "evil(dot)com, 10(dot)0(dot)0(dot)1, a1(dot)5b(dot)com");
+            assert_eq!(
+                escaped("evil.com, 10.0.0.1, a1.5b.com"),
+                "evil(dot)com, 10(dot)0(dot)0(dot)1, a1(dot)5b(dot)com"
+            );
             assert_eq!(escaped("evil。com evil．com 💩.la"), "evil(dot)com evil(dot)com 💩(dot)la");
             assert_eq!(escaped("mailto:eve@evil.com"), "mailto(colon)eve@evil(dot)com");
             assert_eq!(escaped("(TEL:+1 slack://x)"), "(TEL(colon)+1 slack(colon)//x)");

@@ -85,7 +85,9 @@ fn sign_body(secrets: &SecretText, id: &str, timestamp: i64, body: &str) -> Resu
     };
     let signatures: Option<Vec<String>> = secrets.expose_secret().split_whitespace().map(signature).collect();
     let why = "webhook: the signing secret is not `whsec_` and 24 to 64 bytes in base64; correct its file";
-    signatures.map(|signatures| signatures.join(" ")).ok_or_else(|| SendError::Later { why: why.to_owned(), after: None })
+    signatures
+        .map(|signatures| signatures.join(" "))
+        .ok_or_else(|| SendError::Later { why: why.to_owned(), after: None })
 }
 
 /// Returns the machine-readable name of an event.

@@ -103,7 +103,8 @@ impl Reading {
     fn new(lease: &Lease, read_at: Moment, default: Duration) -> Option<Self> {
         let spec = lease.spec.as_ref()?;
         let duration = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        let machine_at = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(MACHINE_CLOCK)?.parse().ok());
+        let machine_at =
+            lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(MACHINE_CLOCK)?.parse().ok());
         Some(Self {
             machine_at: machine_at.map(|at: jiff::Timestamp| at.into()),
             holder: spec.holder_identity.clone().unwrap_or_default(),
@@ -206,7 +207,9 @@ const UID_HYPHENS: [usize; 4] = [8, 13, 18, 23];
 /// Whether a text has the form of a UID, which is the form of the UIDs of Pods.
 fn is_uid(text: &str) -> bool {
     text.len() == 36
-        && text.char_indices().all(|(index, c)| if UID_HYPHENS.contains(&index) { c == '-' } else { c.is_ascii_hexdigit() })
+        && text
+            .char_indices()
+            .all(|(index, c)| if UID_HYPHENS.contains(&index) { c == '-' } else { c.is_ascii_hexdigit() })
 }
 
 impl fmt::Display for OperatorState {
@@ -251,7 +254,8 @@ pub async fn read(client: &Client, namespace: &str) -> Result<Option<Reading>, k
         let status = serde_json::from_slice::<Status>(&bytes).map_err(kube::Error::SerdeError)?;
         return Err(kube::Error::Api(Box::new(status)));
     }
-    let now = head.headers.get("date").and_then(|date| parse_date_header(date.to_str().ok()?)).unwrap_or_else(clock::now);
+    let now =
+        head.headers.get("date").and_then(|date| parse_date_header(date.to_str().ok()?)).unwrap_or_else(clock::now);
     let lease = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
     Ok(Reading::new(&lease, now, ttl))
 }

@@ -78,14 +78,18 @@ impl Conditions<'_> {
                 let sign = source.get(left.len())?.text();
                 Some(format!("{} {sign} {}", self.translate_operand(left)?, self.translate_operand(right)?))
             }
-            None => self.translate_boolean(source).or_else(|| self.takes_values.then(|| self.translate_not_empty(source))?),
+            None => self
+                .translate_boolean(source)
+                .or_else(|| self.takes_values.then(|| self.translate_not_empty(source))?),
         }
     }
 
     /// Translates an expression that is a boolean itself.
     fn translate_boolean(&self, source: &[Token]) -> Option<String> {
         match source {
-            [Token::Name(word)] if ["true", "True", "false", "False"].contains(&word.as_str()) => translate_plain(source),
+            [Token::Name(word)] if ["true", "True", "false", "False"].contains(&word.as_str()) => {
+                translate_plain(source)
+            }
             [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_bracketed(source) => {
                 self.translate_disjunction(inner).map(parenthesize)
             }
@@ -155,7 +159,9 @@ impl Conditions<'_> {
             ("starts_with", [value, part]) => {
                 Some(format!("{}.startsWith({})", self.translate_operand(value)?, self.translate_operand(part)?))
             }
-            ("ends_with", [value, part]) => Some(format!("{}.endsWith({})", self.translate_operand(value)?, self.translate_operand(part)?)),
+            ("ends_with", [value, part]) => {
+                Some(format!("{}.endsWith({})", self.translate_operand(value)?, self.translate_operand(part)?))
+            }
             ("length" | "len" | "size", [value]) => Some(format!("size({})", self.translate_operand(value)?)),
             _ => None,
         }

@@ -137,6 +137,7 @@ impl Import<'_> {
 pub(super) fn nodes_of(config: &Node) -> Vec<(String, &Node, String)> {
     let Some(nodes) = config.get("nodes") else { return Vec::new() };
     let listed = nodes.items().iter().enumerate();
-    let listed = listed.map(|(at, node)| (node.get("id").map(scalar_text).unwrap_or_default(), node, format!("[{at}]")));
+    let listed =
+        listed.map(|(at, node)| (node.get("id").map(scalar_text).unwrap_or_default(), node, format!("[{at}]")));
     listed.chain(nodes.fields().iter().map(|(key, node)| (key.name.clone(), node, format!(".{}", key.name)))).collect()
 }

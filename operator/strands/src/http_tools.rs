@@ -236,7 +236,9 @@ impl Import<'_> {
                 url += QUERY;
             }
             let name = format!("{}-{method}-{path}", server.id);
-            return Some(self.add_http_tool(server, HttpCall { name, method, url, description, fields, required: names }));
+            return Some(
+                self.add_http_tool(server, HttpCall { name, method, url, description, fields, required: names }),
+            );
         } else {
             "its path is not one below the address, with {name} for each value: this endpoint is left out".to_owned()
         };
@@ -378,7 +380,8 @@ pub(super) fn fixed_url(text: &str) -> Result<Url, &'static str> {
 /// Returns the word before the credential in a header, and the name of the Secret for the credential. Returns `None` if
 /// the value has other parts, which a Secret cannot replace. `id` is the tool of the header.
 pub(super) fn secret_of(id: &str, header: &str, text: &str) -> Option<(String, String)> {
-    let found = if is_filled_in(text) { parse_filled_in(text) } else { Some((scheme_of(text), format!("{id}-{header}"))) };
+    let found =
+        if is_filled_in(text) { parse_filled_in(text) } else { Some((scheme_of(text), format!("{id}-{header}"))) };
     found.map(|(scheme, name)| (scheme, label(&name, "header")))
 }
 

@@ -74,7 +74,7 @@ fn keep_inside_folder(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::inside_folder;
+    use super::keep_inside_folder;
 
     #[test]
     fn paths_stay_in_their_folder() {

@@ -182,8 +182,9 @@ impl Import<'_> {
                 self.notes.read(node, "branch", &field);
                 self.import_list(node, "steps", &field)
             } else {
-                let name =
-                    node.get("agent").map_or_else(|| "ask".to_owned(), |a| super::names::label(&scalar_text(a), "step"));
+                let name = node
+                    .get("agent")
+                    .map_or_else(|| "ask".to_owned(), |a| super::names::label(&scalar_text(a), "step"));
                 vec![self.import_step(node, &field, &name, &format!("branches.{id}.response"), false)]
             };
             self.add_branch(&self.names.of(&id), steps);
@@ -204,7 +205,8 @@ impl Import<'_> {
             "a branch refers to another one: the branches are steps of a dag, which wait for those that they refer to";
         self.tell_at(NoteLevel::Changed, "pattern.config.branches", config, message);
         let branches = config.get("branches").map(Node::items).unwrap_or_default();
-        let ids: Vec<String> = branches.iter().map(|node| node.get("id").map(scalar_text).unwrap_or_default()).collect();
+        let ids: Vec<String> =
+            branches.iter().map(|node| node.get("id").map(scalar_text).unwrap_or_default()).collect();
         for (index, (node, id)) in branches.iter().zip(&ids).enumerate() {
             let response = format!("branches.{id}.response");
             let deps = referenced_branches(node, &ids).into_iter().filter(|other| other != id).collect::<Vec<_>>();
@@ -321,7 +323,14 @@ impl Import<'_> {
 /// Assigns a name to each id of a pattern, and collects the words with which the file compares answers.
 pub(super) fn prepare_names(import: &mut Import<'_>, kind: &str, config: &Node) {
     let ids = |field: &str| -> Vec<String> {
-        config.get(field).map(Node::items).unwrap_or_default().iter().filter_map(|n| n.get("id")).map(scalar_text).collect()
+        config
+            .get(field)
+            .map(Node::items)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|n| n.get("id"))
+            .map(scalar_text)
+            .collect()
     };
     let (root, ids) = match kind {
         "workflow" => ("tasks", ids("tasks")),

@@ -66,7 +66,7 @@ fn a_value_of_a_wrong_kind_is_refused_in_every_place() {
 #[test]
 fn a_threshold_of_zero_is_a_problem() {
     let imported = import(&chain("", "[{type: hitl, prompt: a, approval_threshold: 0}]"), "alice").unwrap();
-    let problems = crate::check::of_import("", &imported, &signoff_engine::Settings::default());
+    let problems = crate::check::check_import("", &imported, &signoff_engine::Settings::default());
     assert!(problems.iter().any(|problem| problem.field.ends_with("hitl.threshold")), "{problems:?}");
 }
 
@@ -142,7 +142,12 @@ fn every_field_has_an_effect_or_a_note() {
         let document = node.to_json();
         let kind = document["pattern"]["type"].as_str().unwrap();
         let mut import = Import::of(&text, "alice");
-        import.build_object(&node, node.get("agents").unwrap(), kind, node.get("pattern").unwrap().get("config").unwrap());
+        import.build_object(
+            &node,
+            node.get("agents").unwrap(),
+            kind,
+            node.get("pattern").unwrap().get("config").unwrap(),
+        );
         for (section, path) in import.notes.read {
             let shape: String = path.chars().filter(|c| !c.is_ascii_digit()).collect();
             let is_object = value_at(&mut document.clone(), &path).is_object();

@@ -65,7 +65,8 @@ impl Import<'_> {
                     }
                     ToolKind::Python => {
                         self.notes.read(node, "python tool", &field);
-                        node.get("callable").map_or_else(|| node.text().map(str::to_owned), |name| Some(scalar_text(name)))
+                        node.get("callable")
+                            .map_or_else(|| node.text().map(str::to_owned), |name| Some(scalar_text(name)))
                     }
                     ToolKind::Mcp => {
                         self.notes.read(node, "MCP server", &field);
@@ -111,7 +112,8 @@ impl Import<'_> {
         let (section, field) = ("context_policy.retrieval", "context_policy.retrieval.jit_tools");
         self.notes.read(retrieval, section, section);
         let listed = retrieval.get("jit_tools").map(Node::items).unwrap_or_default().iter().enumerate();
-        self.tools_of_all = listed.map(|(at, tool)| (scalar_text(tool), tool.clone(), format!("{field}[{at}]"))).collect();
+        self.tools_of_all =
+            listed.map(|(at, tool)| (scalar_text(tool), tool.clone(), format!("{field}[{at}]"))).collect();
     }
 
     /// Imports the tools of an agent, and returns their names in the Workflow. An agent without a list gets all tools

@@ -178,7 +178,8 @@ fn build_inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, p
     list::sort(&mut found, filter.order());
     let count_found = found.len();
     let is_of_one_gate = !filter.alike.is_empty();
-    let folds = if is_of_one_gate { found.into_iter().map(|waiting| vec![waiting]).collect() } else { list::fold(found) };
+    let folds =
+        if is_of_one_gate { found.into_iter().map(|waiting| vec![waiting]).collect() } else { list::fold(found) };
     let pages = list::split_into_pages(folds);
     let last = pages.len().saturating_sub(1);
     let part = part.min(last);

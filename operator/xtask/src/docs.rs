@@ -72,8 +72,9 @@ fn copy(file: &Path, into: &Path) -> Result<()> {
 /// Returns the files of the repository that a page links to, from the repository's root.
 fn find_linked_files(text: &str, page: &Path) -> BTreeSet<PathBuf> {
     let folder = page.parent().unwrap_or(Path::new(""));
-    let file =
-        |link: &String| link.split('#').next().filter(|file| !file.is_empty()).map(|file| normalize(&folder.join(file)));
+    let file = |link: &String| {
+        link.split('#').next().filter(|file| !file.is_empty()).map(|file| normalize(&folder.join(file)))
+    };
     links(text).iter().filter_map(file).collect()
 }
 

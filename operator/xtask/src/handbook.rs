@@ -236,6 +236,9 @@ mod tests {
             (format_bytes(16 << 10), format_bytes(1 << 20), format_bytes(700)),
             ("16 KiB".into(), "1 MiB".into(), "700 bytes".into())
         );
-        assert_eq!((format_count(24), format_count(1024), format_count(1_000_000)), ("24".into(), "1,024".into(), "1,000,000".into()));
+        assert_eq!(
+            (format_count(24), format_count(1024), format_count(1_000_000)),
+            ("24".into(), "1,024".into(), "1,000,000".into())
+        );
     }
 }

@@ -30,7 +30,8 @@ pub(crate) fn find_sources(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     found.retain(|file| {
         let module = modules_of(file);
-        !file.to_string_lossy().ends_with("tests.rs") && !test_modules.iter().any(|test_module| module.starts_with(test_module))
+        !file.to_string_lossy().ends_with("tests.rs")
+            && !test_modules.iter().any(|test_module| module.starts_with(test_module))
     });
     found.sort();
     Ok(found)

@@ -205,7 +205,12 @@ async fn measure_writes(harness: &Harness, sample: &Sample, count: usize) -> Res
 
 /// Sends the three writes of an Approval for each of these Workflows: the creation, the vote, and the status with the
 /// counted vote. Returns the average cost of one write of each kind.
-async fn measure_approval_writes(meter: &Meter<'_>, sample: &Sample, namespace: &str, workflows: &[String]) -> Result<[Cost; 3]> {
+async fn measure_approval_writes(
+    meter: &Meter<'_>,
+    sample: &Sample,
+    namespace: &str,
+    workflows: &[String],
+) -> Result<[Cost; 3]> {
     let (harness, count) = (meter.harness, workflows.len());
     let operator = harness.cluster.operator_client().await?;
     let approvals = sample::path(namespace, "approvals");

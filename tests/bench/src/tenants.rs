@@ -126,7 +126,8 @@ impl Tenants {
         };
         let before = Reading::take(&harness, operator.process())?;
         let end = Instant::now() + Duration::from_secs(self.seconds.into());
-        let gates = operator.keep_running_during(async { Ok(victim.run_gates(|_| Instant::now() < end).await) }).await?;
+        let gates =
+            operator.keep_running_during(async { Ok(victim.run_gates(|_| Instant::now() < end).await) }).await?;
         let used = Reading::take(&harness, operator.process())?.since(&before);
         let stopped = match operator.process() {
             Some(process) => Counters::read(process).await.ok(),
@@ -148,7 +149,11 @@ impl Tenants {
 }
 
 /// Deletes the namespaces. Returns the time until they were gone and the operator was idle; `None` after the deadline.
-async fn delete_and_wait_until_idle(harness: &Harness, operator: &KeptOperator<'_>, namespaces: &[Namespace]) -> Option<Duration> {
+async fn delete_and_wait_until_idle(
+    harness: &Harness,
+    operator: &KeptOperator<'_>,
+    namespaces: &[Namespace],
+) -> Option<Duration> {
     let began = Instant::now();
     let ending = async {
         futures::future::try_join_all(namespaces.iter().map(Namespace::delete)).await?;

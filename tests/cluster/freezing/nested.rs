@@ -40,7 +40,8 @@ async fn a_nested_config_map_of_another_namespace_stops_no_run() {
     let plain: Api<ConfigMap> = Api::namespaced(runs.cluster.token_client("nina").await.unwrap(), &elsewhere.name);
     assert!(plain.list(&ListParams::default()).await.is_err(), "the API server cuts it now: this test proves nothing");
     let tolerant: Api<ConfigMap> = Api::namespaced(nina, &elsewhere.name);
-    let names: Vec<_> = tolerant.list(&ListParams::default()).await.unwrap().iter().map(ResourceExt::name_any).collect();
+    let names: Vec<_> =
+        tolerant.list(&ListParams::default()).await.unwrap().iter().map(ResourceExt::name_any).collect();
     assert!(names.contains(&"deep".to_owned()) && names.len() > 1, "{names:?}");
 
     runs.another_gate_is_decided_in_time("beside").await;
@@ -54,7 +55,10 @@ async fn a_workflow_or_approval_with_nested_managed_fields_is_refused() {
     let workflows: Api<DynamicObject> = Api::namespaced_with(dana, &runs.namespace.name, &resource);
     let mut deep = workflow("deep", json!({}));
     deep["metadata"]["managedFields"] = nested_managed_fields("signoff.dev/v1alpha1");
-    assert_refused(to_answer(workflows.create(&PostParams::default(), &dynamic_object(deep)).await), "nested too deeply");
+    assert_refused(
+        to_answer(workflows.create(&PostParams::default(), &dynamic_object(deep)).await),
+        "nested too deeply",
+    );
 
     runs.request("asked", json!({})).await;
     let approval = runs.wait_for_gate("asked").await;

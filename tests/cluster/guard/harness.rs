@@ -171,8 +171,10 @@ impl Harness {
 
     /// Votes in alice's name as erin, who is no approver, until the vote is accepted.
     pub(super) async fn forge_vote(&self, approval: &Approval) {
-        self.repeat_until_accepted("alice's vote by erin", || self.vote("erin", "alice@example.com", approval, "Approve"))
-            .await;
+        self.repeat_until_accepted("alice's vote by erin", || {
+            self.vote("erin", "alice@example.com", approval, "Approve")
+        })
+        .await;
     }
 
     /// Repeats `attempt` until it succeeds, and returns its result. Panics after the deadline; `what` names the
@@ -217,7 +219,12 @@ impl Harness {
 
     /// Changes an object, or deletes the object if `change` returns `false`. Repeats after a conflict. Returns the
     /// object as it was before.
-    pub(super) async fn change_or_delete(&self, kind: &str, name: &str, change: impl Fn(&mut Value) -> bool) -> DynamicObject {
+    pub(super) async fn change_or_delete(
+        &self,
+        kind: &str,
+        name: &str,
+        change: impl Fn(&mut Value) -> bool,
+    ) -> DynamicObject {
         let api = self.rules(kind);
         loop {
             let before = api.get(name).await.unwrap();

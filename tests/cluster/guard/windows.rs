@@ -41,7 +41,11 @@ const WINDOWS: [Window; 9] = [
         kind: BINDING,
         change: |o| set_spec_field(o, "matchResources", json!({"namespaceSelector": MATCHES_NOTHING()})),
     },
-    Window { name: "object-selector", kind: POLICY, change: |o| set_spec_field(o, "matchConstraints.objectSelector", MATCHES_NOTHING()) },
+    Window {
+        name: "object-selector",
+        kind: POLICY,
+        change: |o| set_spec_field(o, "matchConstraints.objectSelector", MATCHES_NOTHING()),
+    },
     Window {
         name: "excluded",
         kind: POLICY,
@@ -56,7 +60,11 @@ const WINDOWS: [Window; 9] = [
         kind: POLICY,
         change: |o| set_spec_field(o, "matchConditions", json!([{"name": "never", "expression": "false"}])),
     },
-    Window { name: "rewritten", kind: POLICY, change: |o| set_spec_field(o, "validations", json!([{"expression": "true"}])) },
+    Window {
+        name: "rewritten",
+        kind: POLICY,
+        change: |o| set_spec_field(o, "validations", json!([{"expression": "true"}])),
+    },
     Window {
         name: "ignore",
         kind: POLICY,

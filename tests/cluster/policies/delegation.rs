@@ -37,7 +37,8 @@ async fn one_controller_carries_several_reviewers() {
     let harness = Harness::open("delegation").await;
     let_flux_decide_for(&harness, &[ALICE, BOB]).await;
     let approval = harness.ask(json!({"threshold": 2})).await;
-    let entries = [(delegated_key(ALICE), approval_on_behalf_of(ALICE)), (delegated_key(BOB), approval_on_behalf_of(BOB))];
+    let entries =
+        [(delegated_key(ALICE), approval_on_behalf_of(ALICE)), (delegated_key(BOB), approval_on_behalf_of(BOB))];
     let approval = send_by_flux(&harness, &approval, &entries).await.unwrap();
     assert_eq!(approval.spec.decisions[&delegated_key(ALICE)].on_behalf_of.as_deref(), Some(ALICE));
     assert_eq!(approval.spec.decisions.len(), 2);
@@ -52,8 +53,12 @@ async fn a_decision_for_another_claims_no_groups() {
         .await;
     let mut vote = approval_on_behalf_of(ALICE);
     vote["groups"] = json!(["system:serviceaccounts"]);
-    assert_refused(send_by_flux(&harness, &approval, &[(delegated_key(ALICE), vote)]).await, "must be absent with onBehalfOf");
-    let approval = send_by_flux(&harness, &approval, &[(delegated_key(ALICE), approval_on_behalf_of(ALICE))]).await.unwrap();
+    assert_refused(
+        send_by_flux(&harness, &approval, &[(delegated_key(ALICE), vote)]).await,
+        "must be absent with onBehalfOf",
+    );
+    let approval =
+        send_by_flux(&harness, &approval, &[(delegated_key(ALICE), approval_on_behalf_of(ALICE))]).await.unwrap();
     assert!(approval.spec.decisions[&delegated_key(ALICE)].groups.is_empty(), "a delegated vote fills no group");
 }
 

@@ -109,8 +109,9 @@ fn largest_request(voters: &[String]) -> Value {
     let required_by: Vec<_> = (0..16)
         .map(|n| json!({"source": format!("ClusterApprovalPolicy p{n}"), "rules": vec!["a rule ".repeat(70).trim(); 10]}))
         .collect();
-    let options: Vec<_> =
-        (0..32).map(|n| json!({"id": format!("{}-{n:02}", "o".repeat(60)), "label": longest_name("label", n)})).collect();
+    let options: Vec<_> = (0..32)
+        .map(|n| json!({"id": format!("{}-{n:02}", "o".repeat(60)), "label": longest_name("label", n)}))
+        .collect();
     let pattern = format!("([a-z]+ ?)+{}", "([a-z]+ ?)*".repeat(40));
     let questions: Vec<_> = (0..16)
         .map(|n| json!({"id": format!("q{n}"), "options": options, "allowText": true, "pattern": pattern, "maxLength": 8000}))

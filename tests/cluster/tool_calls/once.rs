@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use signoff_api::{conditions, workflow::WorkflowPhase};
 
-use super::scene::{Scene, gate_of, call, error, last_turn, turn_of};
+use super::scene::{Scene, call, error, gate_of, last_turn, turn_of};
 use super::{clerk, payments};
 
 /// Returns a refund of this amount, as a call with this id.

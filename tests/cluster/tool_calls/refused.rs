@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::{Verdict, journal::StepPhase, workflow::WorkflowPhase};
 use signoff_tests::control_plane::named;
 
-use super::scene::{Scene, gate_of, call, error, last_turn, raw_call, record, turn_of};
+use super::scene::{Scene, call, error, gate_of, last_turn, raw_call, record, turn_of};
 
 /// Returns a step that reads, and one that pays unless the answer is `refunded`.
 fn steps_that_read_and_pay(scene: &Scene, run: &str, look: &str, answers_object: bool) -> [Value; 2] {
@@ -30,7 +30,8 @@ async fn a_payment_whose_condition_cannot_be_evaluated_is_not_sent() {
     ];
     let scene = Scene::open("condition", Vec::new(), &answers).await;
     let alone = json!({"steps": steps_that_read_and_pay(&scene, "alone", "text", false)});
-    let steps = ["text", "bare", "paid", "refunded"].map(|look| steps_that_read_and_pay(&scene, "asked", look, look != "text"));
+    let steps =
+        ["text", "bare", "paid", "refunded"].map(|look| steps_that_read_and_pay(&scene, "asked", look, look != "text"));
     let verdicts = json!({"allowedVerdicts": ["Retry", "Skip", "Reject", "Abort"]});
     let help = json!({"name": "help", "type": "errorEscalation", "steps": ["pay-text", "pay-bare"],
         "hitl": gate_of("finance", verdicts)});

@@ -5,7 +5,7 @@ use signoff_api::{Approval, Digest, catalogue::Catalogue};
 use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
 use signoff_tests::loopback::{Received, ToolServer};
 
-use super::scene::{Scene, gate_of, call, error, last_turn, record, turn_of};
+use super::scene::{Scene, call, error, gate_of, last_turn, record, turn_of};
 
 const RUN: &str = "crm";
 const CALL: &str = "handle/.turn-1/.call-1/crm.refund";

@@ -3,7 +3,7 @@
 use serde_json::json;
 use signoff_api::{Approval, Digest, approval::Edit, approval::Sent};
 
-use super::scene::{Scene, gate_of, call, last_turn, turn_of};
+use super::scene::{Scene, call, gate_of, last_turn, turn_of};
 
 const CHANGES_NOTHING: &str = "it changes nothing";
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, Verdict, names::LABEL_TURN};
 
-use super::{RUN, AgentRun, call, finish_session};
+use super::{AgentRun, RUN, call, finish_session};
 
 /// Returns two refunds that finance decides, a letter that the group sre decides, and a question.
 fn calls() -> Vec<Value> {

@@ -98,7 +98,9 @@ async fn arguments_are_edited_until_they_fit_the_schema() {
     let again = agent_run.wait_for_gate("1/.gate#2").await;
     assert_eq!(again.spec.request.reviews.as_ref().unwrap().response, r#"{"amount":42,"customer":"ACME"}"#);
     agent_run.run_verdict("alice", "approve", &again, &[]).await.ok().unwrap();
-    agent_run.assert_result("A human changed the arguments. This ran: {\"amount\":42,\"customer\":\"ACME\"}\npaid").await;
+    agent_run
+        .assert_result("A human changed the arguments. This ran: {\"amount\":42,\"customer\":\"ACME\"}\npaid")
+        .await;
     assert_eq!(agent_run.payments(), [json!({"amount": 42, "customer": "ACME"})]);
 }
 
@@ -178,7 +180,8 @@ async fn an_escalated_call_is_decided_by_the_next_level() {
     let escalation = json!([{"to": [{"kind": "Group", "name": "sre"}], "after": "1h"}]);
     let timeout = json!({"after": "1h", "action": "Escalate", "escalation": escalation});
     let verdicts = json!(["Approve", "Reject", "Escalate"]);
-    let agent_run = AgentRun::begin("escalated", refund(), json!({"timeout": timeout, "allowedVerdicts": verdicts})).await;
+    let agent_run =
+        AgentRun::begin("escalated", refund(), json!({"timeout": timeout, "allowedVerdicts": verdicts})).await;
     let approval = agent_run.wait_for_gate("1").await;
     assert!(refusal_line(&agent_run.run_verdict("erin", "approve", &approval, &[]).await).contains("not an approver"));
     let escalated = agent_run.run_verdict("bob", "escalate", &approval, &[]).await.ok().unwrap();
@@ -230,7 +233,9 @@ async fn an_escalated_question_is_answered_by_the_next_level() {
     let agent_run = AgentRun::begin_with("asked-on", question(), json!({}), gate).await;
     let approval = agent_run.wait_for_gate("1").await;
     let answer = ["--choose", "q1=o2"];
-    assert!(refusal_line(&agent_run.run_verdict("erin", "respond", &approval, &answer).await).contains("not an approver"));
+    assert!(
+        refusal_line(&agent_run.run_verdict("erin", "respond", &approval, &answer).await).contains("not an approver")
+    );
     let escalated = agent_run.run_verdict("bob", "escalate", &approval, &[]).await.ok().unwrap();
     assert!(escalated.contains("escalated; approvers now: group finance, group sre"), "{escalated}");
     agent_run.run_verdict("erin", "respond", &approval, &answer).await.ok().unwrap();

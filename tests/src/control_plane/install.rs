@@ -96,7 +96,9 @@ impl Cluster {
                 if has_blobs { expect_forged_value_denied(&admin).await } else { Ok(()) }
             }),
             repeat_until_success("approvals can be forged", async || { expect_forged_approval_denied(&admin).await }),
-            repeat_until_success("requesters are not stamped on workflows", async || { expect_requester_stamped(&admin).await }),
+            repeat_until_success("requesters are not stamped on workflows", async || {
+                expect_requester_stamped(&admin).await
+            }),
         )?;
         Ok(())
     }

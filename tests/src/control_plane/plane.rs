@@ -130,12 +130,7 @@ impl ControlPlane {
     }
 
     /// Starts kube-apiserver, writes the kubeconfig of the users with `tokens`, and waits until `admin` can connect.
-    async fn start_apiserver(
-        &mut self,
-        options: &Options,
-        etcd_url: &str,
-        tokens: &[(&Person, String)],
-    ) -> Result<()> {
+    async fn start_apiserver(&mut self, options: &Options, etcd_url: &str, tokens: &[(&Person, String)]) -> Result<()> {
         let api_address = match &options.network {
             // The service `kubernetes` has this port, and there is no proxy between the service and the API server.
             Some(network) => SocketAddrV4::new(network.api(), 443),

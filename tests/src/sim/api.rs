@@ -76,7 +76,9 @@ impl Api {
         }
         let status = match request.subresource.as_deref() {
             None => false,
-            Some("log") if request.verb == Verb::Get && request.resource.plural == "pods" => return self.read_log(request),
+            Some("log") if request.verb == Verb::Get && request.resource.plural == "pods" => {
+                return self.read_log(request);
+            }
             Some("status") if request.verb != Verb::Create => true,
             Some(other) => return Err(Refusal::unsupported(&format!("the subresource {other}"))),
         };

@@ -4,7 +4,7 @@ use serde_json::json;
 use signoff_api::Workflow;
 use signoff_tests::browser::{Look, css};
 
-use super::visitor::{Visitor, requests_of_users, assert_only_reads, token};
+use super::visitor::{Visitor, assert_only_reads, requests_of_users, token};
 use crate::harness::Harness;
 use crate::runs::path;
 
@@ -104,7 +104,11 @@ async fn path_names_one_run_which_only_a_confirmed_form_changes() {
     let confirmed = "confirmed=sha256:00";
     for query in ["", &format!("?{body}"), &format!("?{body}&{confirmed}")] {
         let redirect = dana.get(&format!("/n/{here}/w/one/change{query}")).await;
-        assert_eq!((redirect.status, redirect.header("location")), (303, format!("/n/{here}/w/one").as_str()), "{query}");
+        assert_eq!(
+            (redirect.status, redirect.header("location")),
+            (303, format!("/n/{here}/w/one").as_str()),
+            "{query}"
+        );
         assert_eq!(dana.get(&format!("/n/{here}/w/one{query}")).await.status, 200, "{query}");
     }
     for query in ["namespace=..%2fkube-system", "namespace=kube-system%3Fwatch=true", "phase=Failed,status.phase!=x"] {
@@ -203,7 +207,8 @@ fn assert_stays_on_page(answer: &super::visitor::PageAnswer, lure: &str) {
 #[tokio::test]
 async fn decision_with_another_digest_is_not_even_tried() {
     let (harness, [runs]) = Harness::with_runs(["digests"]).await.unwrap();
-    let (one, other) = (runs.start_gate("one", json!({})).await, runs.start_gate("other", json!({"prompt": "Another?"})).await);
+    let (one, other) =
+        (runs.start_gate("one", json!({})).await, runs.start_gate("other", json!({"prompt": "Another?"})).await);
     let alice = Visitor::of(&harness, "alice").await;
     harness.witness.forget();
     let decide = format!("{}/decide", path(&one));

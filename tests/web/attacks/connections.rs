@@ -24,7 +24,8 @@ const READERS: usize = 200;
 async fn read_pages(host: &str) {
     for _ in 0..10 {
         let approval = format!("GET /sign-in HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        let (status, answer) = timeout(READER_TIMEOUT, send_raw(host, &approval)).await.expect("an honest reader waits");
+        let (status, answer) =
+            timeout(READER_TIMEOUT, send_raw(host, &approval)).await.expect("an honest reader waits");
         assert_eq!(status, 200, "{answer}");
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use signoff_tests::control_plane::{Cluster, WebOptions, WebProcess};
 
-use super::visitor::{Visitor, requests_of_users, assert_only_reads, token};
+use super::visitor::{Visitor, assert_only_reads, requests_of_users, token};
 use crate::harness::Harness;
 use crate::runs::path;
 
@@ -89,7 +89,8 @@ async fn cookie_is_a_session_only_of_pages_with_the_same_key() {
 async fn session_from_parts_of_two_sessions_is_refused() {
     let (harness, [runs]) = Harness::with_runs(["parts"]).await.unwrap();
     let approval = runs.start_gate("one", json!({})).await;
-    let (one, two) = (long_token(&harness, "part-one@example.com").await, long_token(&harness, "part-two@example.com").await);
+    let (one, two) =
+        (long_token(&harness, "part-one@example.com").await, long_token(&harness, "part-two@example.com").await);
     let one = Visitor::with_token(&harness.web, &one).await;
     let two = Visitor::with_token(&harness.web, &two).await;
     assert!(one.cookies.len() >= 2 && one.cookies.len() == two.cookies.len(), "{:?}", one.cookies.keys());
@@ -101,7 +102,11 @@ async fn session_from_parts_of_two_sessions_is_refused() {
         assert_eq!(mixed.approve(&approval).await.status, 401);
         assert_only_reads(&harness.witness);
         // A token of two halves has no valid signature: the API server may be asked, and refuses it.
-        assert!(requests_of_users(&harness.witness).iter().all(|seen| seen.status == Some(401)), "{:?}", requests_of_users(&harness.witness));
+        assert!(
+            requests_of_users(&harness.witness).iter().all(|seen| seen.status == Some(401)),
+            "{:?}",
+            requests_of_users(&harness.witness)
+        );
 
         let mut missing = other.clone();
         missing.cookies.remove("__Host-signoff-1");

@@ -89,7 +89,8 @@ async fn token_beyond_the_bound_gets_no_live_updates_but_an_error() {
     let alice = Visitor::of(&harness, "alice").await;
     let bob = Visitor::of(&harness, "bob").await;
     let carol = Visitor::of(&harness, "carol").await;
-    let (one, two) = (alice.send_open("GET", "/events", &[], None).await, bob.send_open("GET", "/events", &[], None).await);
+    let (one, two) =
+        (alice.send_open("GET", "/events", &[], None).await, bob.send_open("GET", "/events", &[], None).await);
     assert_eq!((one.status().as_u16(), two.status().as_u16()), (200, 200));
     for page in ["/events", "/"] {
         let answer = carol.get(page).await;

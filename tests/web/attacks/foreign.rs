@@ -11,7 +11,7 @@ use signoff_api::Approval;
 use signoff_tests::browser::{Look, css};
 use tokio::net::TcpListener;
 
-use super::visitor::{FORM, Visitor, approval_fields, requests_of_users, form, assert_only_reads, send_raw};
+use super::visitor::{FORM, Visitor, approval_fields, assert_only_reads, form, requests_of_users, send_raw};
 use crate::harness::Harness;
 use crate::runs::{Runs, path};
 
@@ -64,7 +64,11 @@ async fn form_of_another_site_is_refused_without_a_request_to_the_api_server() {
         let answer = Visitor::stranger(&harness.web)
             .send("POST", "/sign-in/token", &[headers, &[FORM]].concat(), Some(form(&[("token", &alice.token)])))
             .await;
-        assert_eq!((answer.status, answer.headers.get("set-cookie")), (403, None), "a login that is forged: {headers:?}");
+        assert_eq!(
+            (answer.status, answer.headers.get("set-cookie")),
+            (403, None),
+            "a login that is forged: {headers:?}"
+        );
     }
     assert!(requests_of_users(&harness.witness).is_empty(), "{:?}", requests_of_users(&harness.witness));
     assert!(runs.read_decision(&approval, "alice").await.is_null());

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use signoff_tests::control_plane::Seen;
 
-use super::visitor::{Visitor, requests_of_users, bind_group, assert_only_reads, token};
+use super::visitor::{Visitor, assert_only_reads, bind_group, requests_of_users, token};
 use crate::harness::Harness;
 use crate::runs::{path, user};
 
@@ -135,7 +135,11 @@ async fn token_in_a_header_without_a_cookie_is_no_session() {
     let decide = format!("{}/decide", path(&approval));
     assert_eq!(stranger.send("POST", &decide, &headers, Some(fields)).await.status, 401);
     assert_eq!(stranger.send("GET", "/events", &headers[..1], None).await.status, 401);
-    assert!(requests_of_users(&harness.witness).is_empty(), "the API server is not asked: {:?}", requests_of_users(&harness.witness));
+    assert!(
+        requests_of_users(&harness.witness).is_empty(),
+        "the API server is not asked: {:?}",
+        requests_of_users(&harness.witness)
+    );
 }
 
 #[tokio::test]

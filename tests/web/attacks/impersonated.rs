@@ -7,7 +7,7 @@ use signoff_tests::browser::{Look, Page, css, label, role, text};
 use signoff_tests::cargo::root;
 use signoff_tests::control_plane::{Cluster, Seen, Witness, named};
 
-use super::visitor::{Visitor, requests_of_users, assert_only_reads};
+use super::visitor::{Visitor, assert_only_reads, requests_of_users};
 use crate::harness::Harness;
 use crate::runs::{Runs, path, user};
 use crate::turns::{start_waiting_turn, turn_path};
@@ -74,9 +74,12 @@ async fn impersonating_page_sends_only_the_names_of_its_session() {
     let (harness, runs, own) = start_impersonating("as-whom").await;
     let asks = json!({"approvers": [user("alice"), user("bob")], "threshold": 2});
     let approval = runs.start_gate("one", asks).await;
-    let browsers =
-        [open_as_issuer_user(&harness, "alice@example.com", "").await, open_as_issuer_user(&harness, "bob@example.com", "").await];
-    let (alice, bob) = (visitor_with_cookies(&harness, &browsers[0]).await, visitor_with_cookies(&harness, &browsers[1]).await);
+    let browsers = [
+        open_as_issuer_user(&harness, "alice@example.com", "").await,
+        open_as_issuer_user(&harness, "bob@example.com", "").await,
+    ];
+    let (alice, bob) =
+        (visitor_with_cookies(&harness, &browsers[0]).await, visitor_with_cookies(&harness, &browsers[1]).await);
     for page in browsers {
         page.close().await.unwrap();
     }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 use signoff_tests::control_plane::{OTHER_CLIENT, named};
 
-use super::visitor::{Visitor, requests_of_users, assert_only_reads, token};
+use super::visitor::{Visitor, assert_only_reads, requests_of_users, token};
 use crate::harness::Harness;
 use crate::runs::path;
 
@@ -76,7 +76,10 @@ async fn expired_token_begins_no_session() {
 async fn user_whose_name_contains_via_cannot_decide_for_another_user() {
     let (harness, [runs]) = Harness::with_runs(["via"]).await.unwrap();
     let approval = runs
-        .start_gate("one", json!({"approvers": [{"kind": "Group", "name": "finance"}, {"kind": "User", "name": "eve"}]}))
+        .start_gate(
+            "one",
+            json!({"approvers": [{"kind": "Group", "name": "finance"}, {"kind": "User", "name": "eve"}]}),
+        )
         .await;
     // `eve via mallory` is a user name of the cast: it cannot decide for eve.
     let via = Visitor::of(&harness, "via").await;
@@ -106,7 +109,11 @@ async fn form_sends_nothing_after_its_token_has_expired() {
     harness.witness.forget();
     let answer = person.approve(&approval).await;
     assert_eq!(answer.status, 401, "{}", answer.text);
-    assert!(answer.text.contains("href=\"/sign-in\"") && answer.text.contains("Nothing was decided"), "{}", answer.text);
+    assert!(
+        answer.text.contains("href=\"/sign-in\"") && answer.text.contains("Nothing was decided"),
+        "{}",
+        answer.text
+    );
     assert_only_reads(&harness.witness);
     assert!(runs.read_request(&approval).await.spec.decisions.is_empty());
     // After a new sign-in, the same form is accepted.

@@ -104,14 +104,25 @@ impl Visitor {
     }
 
     /// Sends a decision as [`Self::decide`] does, to any path and with any headers.
-    pub(crate) async fn decide_with(&self, path: &str, fields: &[(&str, &str)], headers: &[(&str, &str)]) -> PageAnswer {
+    pub(crate) async fn decide_with(
+        &self,
+        path: &str,
+        fields: &[(&str, &str)],
+        headers: &[(&str, &str)],
+    ) -> PageAnswer {
         let shown = self.send("POST", path, headers, Some(form(fields))).await;
         let Some(confirmation) = shown.confirmation() else { return shown };
         self.send("POST", path, headers, Some(form(&[fields, &[("confirmed", confirmation)]].concat()))).await
     }
 
     /// Sends a request with the cookies, and reads the whole answer.
-    pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<String>) -> PageAnswer {
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> PageAnswer {
         let answer = self.send_open(method, path, headers, body).await;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
         PageAnswer { status, headers, text: answer.text().await.unwrap() }
@@ -205,7 +216,8 @@ pub(crate) fn requests_of_users(witness: &Witness) -> Vec<signoff_tests::control
 pub(crate) fn assert_only_reads(witness: &Witness) {
     for seen in requests_of_users(witness) {
         // A review of a user and of their rights is a POST that stores nothing.
-        let is_review = ["/selfsubjectreviews", "/selfsubjectaccessreviews"].iter().any(|kind| seen.path.contains(kind));
+        let is_review =
+            ["/selfsubjectreviews", "/selfsubjectaccessreviews"].iter().any(|kind| seen.path.contains(kind));
         assert!(
             seen.reads() || (seen.method == http::Method::POST && is_review),
             "{} {}: {}",

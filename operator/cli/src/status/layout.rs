@@ -196,7 +196,8 @@ fn column_widths(rows: &[Row], width: usize) -> Vec<usize> {
         .zip(HEADERS.iter().skip(1))
         .map(|(cell, header)| if cell == 0 { 0 } else { cell.max(header.len()) })
         .collect();
-    let width_after_step = |widths: &[usize]| widths.iter().filter(|width| **width > 0).map(|width| width + GAP).sum::<usize>();
+    let width_after_step =
+        |widths: &[usize]| widths.iter().filter(|width| **width > 0).map(|width| width + GAP).sum::<usize>();
     // TOKENS is dropped first, then STARTED, then TOOK.
     for column in [4, 2, 3] {
         if width_after_step(&widths) + widest_step.min(NARROWEST) > width {

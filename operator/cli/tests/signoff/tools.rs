@@ -55,7 +55,7 @@ spec:
 }
 
 /// Returns the cells of a tool's row.
-fn row<'t>(ended: &'t Ended, tool: &str) -> Vec<&'t str> {
+fn find_row<'t>(ended: &'t Ended, tool: &str) -> Vec<&'t str> {
     let row = ended.out.lines().find(|line| line.starts_with(&format!("{tool} ")));
     row.unwrap_or_else(|| panic!("no row of {tool}: {ended:#?}")).split_whitespace().collect()
 }

@@ -222,7 +222,9 @@ impl MonitorState<'_> {
                 (None, Some(changed)) => SETTLE.saturating_sub(self.age(changed)),
                 (None, None) => SETTLE.saturating_sub(self.changed.map_or(Duration::ZERO, |at| at.elapsed())),
             };
-            let Some(refused) = self.wait_until_refused(wait, identity).await else { return InspectionEffect::Interrupted };
+            let Some(refused) = self.wait_until_refused(wait, identity).await else {
+                return InspectionEffect::Interrupted;
+            };
             self.tried = Some(epoch.clone());
             if known.is_none() {
                 let since = first.map_or(refused, |changed| refused.min(changed + SETTLE));

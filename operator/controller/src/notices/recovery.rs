@@ -165,7 +165,8 @@ mod tests {
         let mut recovery = Recovery::default();
         let template = event(0, None).occasion;
         let mut add = |number: usize, namespace: &str| {
-            let occasion = Occasion { uid: format!("uid-{number}"), namespace: namespace.to_owned(), ..template.clone() };
+            let occasion =
+                Occasion { uid: format!("uid-{number}"), namespace: namespace.to_owned(), ..template.clone() };
             let dropped = recovery.add(DerivedEvent { occasion, applies: EventCondition::Always }, true);
             (dropped.map(|occasion| occasion.uid), recovery.namespaces.get(namespace).unwrap().bytes)
         };

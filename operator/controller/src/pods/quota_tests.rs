@@ -55,7 +55,11 @@ fn the_pod_that_has_waited_longest_starts_first() {
     let slot = take_slot(&quota, &a);
     assert_eq!(expect_wait(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
     assert_eq!(expect_wait(&quota, &b), PodWait::Namespace { before: 0, most: 1 });
-    assert_eq!(expect_wait(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "one that has waited longer has come");
+    assert_eq!(
+        expect_wait(&quota, &c),
+        PodWait::Namespace { before: 1, most: 1 },
+        "one that has waited longer has come"
+    );
     drop(slot);
     assert_eq!(expect_wait(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "the place is another's");
     let _slot = take_slot(&quota, &b);

@@ -19,7 +19,11 @@ use crate::{
 };
 
 /// Deletes the Pods of a run whose results are committed, unless `podGC` keeps them.
-pub(super) async fn delete_after_commit(context: &Context, seen: &ObservedRun, transition: &Transition) -> Result<(), Error> {
+pub(super) async fn delete_after_commit(
+    context: &Context,
+    seen: &ObservedRun,
+    transition: &Transition,
+) -> Result<(), Error> {
     let pods = context.calls.pods.of_run(&seen.uid);
     if pods.is_empty() {
         return Ok(());

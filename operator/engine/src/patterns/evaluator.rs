@@ -126,7 +126,8 @@ fn parse_evaluation(text: &str) -> Result<(f64, Value), String> {
     let object = extract::extract_where(text, |value| value.get("score").is_some());
     let Some(object) = object else { return Err("there is no JSON object with a score in it".to_owned()) };
     assert_exact(&object["score"], "/score")?;
-    let list_of = |field: &str| object.get(field).filter(|value| value.is_array()).cloned().unwrap_or_else(|| json!([]));
+    let list_of =
+        |field: &str| object.get(field).filter(|value| value.is_array()).cloned().unwrap_or_else(|| json!([]));
     match object.get("score").and_then(Value::as_f64).filter(|score| (0.0..=100.0).contains(score)) {
         Some(score) => {
             let (issues, fixes) = (list_of("issues"), list_of("fixes"));

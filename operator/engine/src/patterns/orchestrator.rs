@@ -135,7 +135,8 @@ async fn divide<'a>(
             StepResult::Answered(answer) => answer,
             _ => return Err(EarlyEnd::Failed("the orchestrator was skipped, so there are no parts".to_owned())),
         };
-        let parts = steps::parse_settled_answer(run, || parse_parts(&answer, plan.max_tasks)).map_err(EarlyEnd::Failed)?;
+        let parts =
+            steps::parse_settled_answer(run, || parse_parts(&answer, plan.max_tasks)).map_err(EarlyEnd::Failed)?;
         let origins = origins_of_answer(run, step_scope, &plan.orchestrator, ".orchestrator").await?;
         let tasks = Tasks { parts, origins };
         let Some(gate) = &plan.decomposition_review else { return Ok(tasks) };

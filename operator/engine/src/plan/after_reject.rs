@@ -63,7 +63,8 @@ impl Validator<'_> {
                 let reduce = pattern.reduce.as_ref().map_or(&writeup, |step| &step.name).clone();
                 self.set_step_after_reject(&mut pattern.orchestrator, &["the workers".to_owned()], &[]);
                 self.set_step_after_reject(&mut pattern.worker, &["the other workers".to_owned(), reduce], &[]);
-                pattern.reduce
+                pattern
+                    .reduce
                     .iter_mut()
                     .for_each(|step| self.set_step_after_reject(step, std::slice::from_ref(&writeup), &[]));
                 pattern.writeup.iter_mut().for_each(|step| self.set_step_after_reject(step, &[after.to_owned()], &[]));

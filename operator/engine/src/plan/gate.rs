@@ -44,7 +44,12 @@ const AGENTS: [&str; 6] = ["router", "orchestrator", "worker", "producer", "eval
 impl Validator<'_> {
     /// Plans a gate of a list of steps, which reviews an earlier step of the list. Warns if one person can edit the
     /// reviewed text and approve it.
-    pub(super) fn plan_gate_step(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<PlannedGate> {
+    pub(super) fn plan_gate_step(
+        &mut self,
+        hitl: &HitlStep,
+        field: &str,
+        context: &StepContext<'_>,
+    ) -> Option<PlannedGate> {
         let subject = match context.before {
             Some((_, fields)) => GateSubject::Start(fields),
             None if context.result => GateSubject::Result,
@@ -452,7 +457,14 @@ impl Validator<'_> {
 
     /// Reports times out of bounds, and a timeout action that lacks a field. Warns of the action Approve. `usual` is
     /// the default timeout.
-    fn check_timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>, usual: Duration) {
+    fn check_timeout(
+        &mut self,
+        hitl: &HitlStep,
+        field: &str,
+        allowed: &[Verdict],
+        form: Option<&Form>,
+        usual: Duration,
+    ) {
         let field = format!("{field}.timeout");
         let timeout = hitl.timeout.clone().unwrap_or_default();
         let most = self.settings.max_gate_timeout;

@@ -189,7 +189,12 @@ impl Validator<'_> {
     }
 
     /// Adds to a step the gates of the spec before its start, about its answers and about its failures.
-    pub(super) fn add_spec_gates(&mut self, step: &mut PlannedStep, schema: Option<JsonObject>, context: &StepContext<'_>) {
+    pub(super) fn add_spec_gates(
+        &mut self,
+        step: &mut PlannedStep,
+        schema: Option<JsonObject>,
+        context: &StepContext<'_>,
+    ) {
         if step.is_gate() {
             return;
         }
@@ -207,7 +212,8 @@ impl Validator<'_> {
         let failure_gate = plan.gates.find_for_step(SpecGateType::ErrorEscalation, step);
         // A failed call of a tool is the result for the model. If the outcome is unknown, people are asked, if there is
         // a gate.
-        let of_tool = step.is_tool() && step.on_error == OnError::Fail && !failure_gate.is_some_and(|(_, is_listed)| is_listed);
+        let of_tool =
+            step.is_tool() && step.on_error == OnError::Fail && !failure_gate.is_some_and(|(_, is_listed)| is_listed);
         step.escalates_unknown_only = of_tool && failure_gate.is_some();
         match failure_gate.filter(|(_, is_listed)| *is_listed || of_tool || step.on_error == OnError::Escalate) {
             Some(((field, gate), _)) => {

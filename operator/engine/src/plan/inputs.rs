@@ -74,7 +74,9 @@ fn check_value(input: &Input, value: &Value) -> Result<(), String> {
     if !has_type {
         return Err(format!("it must be {word}, as its type says"));
     }
-    if !input.enum_.is_empty() && !input.enum_.iter().any(|allowed| normalize_numbers(&allowed.0) == normalize_numbers(value)) {
+    if !input.enum_.is_empty()
+        && !input.enum_.iter().any(|allowed| normalize_numbers(&allowed.0) == normalize_numbers(value))
+    {
         let allowed: Vec<_> = input.enum_.iter().map(|v| v.0.to_string()).collect();
         return Err(format!("it must be one of {}", allowed.join(", ")));
     }

@@ -43,7 +43,7 @@ fn a_new_run_without_a_requester_is_refused() {
     let accepted = json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
         "spec": {"steps": [{"name": "only", "set": {"value": "x"}}]},
-        "status": {"phase": "Running", "seq": 1, "specDigest": Digest::errors_of_size(b"")},
+        "status": {"phase": "Running", "seq": 1, "specDigest": Digest::of_bytes(b"")},
     });
     let accepted = serde_json::from_value(accepted).unwrap();
     assert!(Plan::of(&accepted, &Settings::default(), &Arc::default()).is_ok());
@@ -75,7 +75,7 @@ fn a_second_review_of_the_same_text_that_offers_modify_is_a_warning() {
 
 /// Returns the plan of a spec, or its errors. `accepted`: whether the run was accepted before.
 fn plan_of(spec: &Value, accepted: bool) -> Result<Plan, Vec<String>> {
-    let status = if accepted { json!({"specDigest": Digest::errors_of_size(b"")}) } else { json!({}) };
+    let status = if accepted { json!({"specDigest": Digest::of_bytes(b"")}) } else { json!({}) };
     let workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec, "status": status,
     }));

@@ -53,7 +53,9 @@ fn collect_inexact(value: &Value, path: &mut Vec<String>, found: &mut Vec<Inexac
         Value::Array(items) => {
             items.iter().enumerate().for_each(|(at, item)| collect_below(at.to_string(), item, path, found));
         }
-        Value::Object(fields) => fields.iter().for_each(|(name, inner)| collect_below(name.clone(), inner, path, found)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, inner)| collect_below(name.clone(), inner, path, found))
+        }
         Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
 }

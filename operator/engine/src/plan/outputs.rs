@@ -23,9 +23,14 @@ pub(crate) struct PlannedArtifact {
 
 impl Validator<'_> {
     /// Plans the outputs of the run: the template of its result, and its files.
-    pub(super) fn plan_outputs(&mut self, spec: &WorkflowSpec, known: &Known) -> (Option<Template>, Vec<PlannedArtifact>) {
+    pub(super) fn plan_outputs(
+        &mut self,
+        spec: &WorkflowSpec,
+        known: &Known,
+    ) -> (Option<Template>, Vec<PlannedArtifact>) {
         let Some(outputs) = &spec.outputs else { return (None, Vec::new()) };
-        let from = outputs.from.as_ref().and_then(|source| self.parse_known_template(source, "spec.outputs.from", known));
+        let from =
+            outputs.from.as_ref().and_then(|source| self.parse_known_template(source, "spec.outputs.from", known));
         let mut planned = Vec::new();
         for (at, Artifact { path, from, skip_if }) in outputs.artifacts.iter().enumerate() {
             let field = |part: &str| format!("spec.outputs.artifacts[{at}].{part}");

@@ -73,7 +73,8 @@ impl Validator<'_> {
                 (None, [only]) => Some(only),
                 (None, _) => None,
             };
-            let system = agent.system.as_ref().and_then(|source| self.parse_template(source, &format!("{field}.system")));
+            let system =
+                agent.system.as_ref().and_then(|source| self.parse_template(source, &format!("{field}.system")));
             if provider.is_none() {
                 let names: Vec<_> = spec.providers.iter().map(|p| p.name.as_str()).collect();
                 self.error(

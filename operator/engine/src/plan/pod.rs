@@ -45,7 +45,8 @@ impl Validator<'_> {
                 self.error(field(&format!("env[{at}]")), "a variable has either value or valueFrom");
             }
             if let Some(source) = &entry.value
-                && let Some(template) = self.parse_known_template(source, &field(&format!("env[{at}].value")), &context.known)
+                && let Some(template) =
+                    self.parse_known_template(source, &field(&format!("env[{at}].value")), &context.known)
             {
                 env.insert(entry.name.clone(), template);
             }

@@ -43,7 +43,8 @@ impl Validator<'_> {
         known: &Known,
     ) -> Vec<PlannedStep> {
         let here = plan.added.iter().filter(|added| added.step.at == Some(position));
-        here.filter_map(|added| self.plan_policy_gate(plan, added, added.step.name.clone(), None, "", known.clone())).collect()
+        here.filter_map(|added| self.plan_policy_gate(plan, added, added.step.name.clone(), None, "", known.clone()))
+            .collect()
     }
 
     /// Adds the gates of policies before a step. If a policy omits its gate for a reviewed definition, only a tool with
@@ -79,7 +80,12 @@ impl Validator<'_> {
 
     /// Plans the gates that policies put before calls of tools, in the order of the policies. `path` is the path of
     /// their records.
-    pub(super) fn plan_policy_call_gates(&mut self, plan: &PlanContext<'_>, path: &str, known: &Known) -> Vec<CallGate> {
+    pub(super) fn plan_policy_call_gates(
+        &mut self,
+        plan: &PlanContext<'_>,
+        path: &str,
+        known: &Known,
+    ) -> Vec<CallGate> {
         let mut gates = Vec::new();
         for added in plan.added {
             let Some(before) = added.step.before.as_ref().filter(|before| before.kinds.contains(&GuardedKind::Tool))

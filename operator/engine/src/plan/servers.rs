@@ -159,7 +159,9 @@ impl PlannedServer {
             .reviewed
             .iter()
             .filter(|(source, name, _)| *name == gate.name && gate.added_by.as_ref() == Some(source));
-        of_gate.flat_map(|(_, _, reviewed)| reviewed).any(|tool_of_policy| is_reviewed(tool_of_policy, &self.spec, tool, definition))
+        of_gate
+            .flat_map(|(_, _, reviewed)| reviewed)
+            .any(|tool_of_policy| is_reviewed(tool_of_policy, &self.spec, tool, definition))
     }
 
     /// Returns one tool that stands for all tools of the server, without their definitions.
@@ -233,7 +235,11 @@ fn unasked_entries<'s>(spec: &'s WorkflowSpec, server: &Server, any: &PlannedToo
 
 impl Validator<'_> {
     /// Checks the servers, and plans for each the step that the calls of its tools run.
-    pub(super) fn plan_servers(&mut self, plan: &PlanContext<'_>, everywhere: &Known) -> BTreeMap<String, PlannedServer> {
+    pub(super) fn plan_servers(
+        &mut self,
+        plan: &PlanContext<'_>,
+        everywhere: &Known,
+    ) -> BTreeMap<String, PlannedServer> {
         let spec = plan.spec;
         self.check_unique(spec.servers.iter().map(|server| server.name.as_str()), "spec.servers");
         let mut planned = BTreeMap::new();

@@ -146,8 +146,16 @@ fn an_input_of_another_type_or_without_a_required_value_is_refused() {
 
 #[test]
 fn a_gate_that_too_few_people_can_decide_is_refused() {
-    assert_refused(&errors_of_gate(json!({"approvers": []})), &format!("{STEPS}[2].hitl.approvers"), "no approver could decide");
-    assert_refused(&errors_of_gate(json!({"threshold": 2})), &format!("{STEPS}[2].hitl.threshold"), "only 1 of the listed");
+    assert_refused(
+        &errors_of_gate(json!({"approvers": []})),
+        &format!("{STEPS}[2].hitl.approvers"),
+        "no approver could decide",
+    );
+    assert_refused(
+        &errors_of_gate(json!({"threshold": 2})),
+        &format!("{STEPS}[2].hitl.threshold"),
+        "only 1 of the listed",
+    );
     let alone = json!({"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true});
     assert_refused(&errors_of_gate(alone), &format!("{STEPS}[2].hitl.threshold"), "only 0");
     let twice = json!({"approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"},
@@ -176,7 +184,11 @@ fn a_service_account_can_be_excluded_only_with_requested_for() {
 fn verdicts_that_cannot_work_at_a_gate_are_refused() {
     let hitl = format!("{STEPS}[2].hitl");
     let verdicts = format!("{hitl}.allowedVerdicts");
-    assert_refused(&errors_of_gate(json!({"allowedVerdicts": ["Defer"], "reviews": "pay"})), &verdicts, "not idempotent");
+    assert_refused(
+        &errors_of_gate(json!({"allowedVerdicts": ["Defer"], "reviews": "pay"})),
+        &verdicts,
+        "not idempotent",
+    );
     assert_eq!(errors_of_gate(json!({"allowedVerdicts": ["Approve", "Defer"]})), Vec::<String>::new());
     let group = json!([{"kind": "Group", "name": "g"}]);
     assert_refused(
@@ -191,7 +203,11 @@ fn verdicts_that_cannot_work_at_a_gate_are_refused() {
         "Respond",
     );
     assert_refused(&errors_of_gate(json!({"reviews": "nobody"})), &format!("{hitl}.reviews"), "nobody");
-    assert_refused(&errors_of_gate(json!({"requiredFrom": [{"group": "g", "min": 1}]})), &format!("{hitl}.requiredFrom"), "g");
+    assert_refused(
+        &errors_of_gate(json!({"requiredFrom": [{"group": "g", "min": 1}]})),
+        &format!("{hitl}.requiredFrom"),
+        "g",
+    );
     let lonely = errors(json!({"steps": [{"name": "g", "hitl": {"prompt": "?",
         "approvers": [{"kind": "User", "name": "a"}], "allowedVerdicts": ["Modify"]}}]}));
     assert_refused(&lonely, &format!("{STEPS}[0].hitl.allowedVerdicts"), "Modify needs an earlier step");
@@ -202,12 +218,24 @@ fn a_timeout_of_a_gate_is_checked_with_its_action_and_default() {
     let timeout = format!("{STEPS}[2].hitl.timeout");
     assert_refused(&errors_of_gate(json!({"timeout": {"after": "0s"}})), &format!("{timeout}.after"), "between");
     assert_refused(&errors_of_gate(json!({"timeout": {"after": "169h"}})), &format!("{timeout}.after"), "168h");
-    assert_refused(&errors_of_gate(json!({"timeout": {"action": "Escalate"}})), &format!("{timeout}.action"), "list the approvers");
-    assert_refused(&errors_of_gate(json!({"timeout": {"action": "Default"}})), &format!("{timeout}.default"), "no default");
+    assert_refused(
+        &errors_of_gate(json!({"timeout": {"action": "Escalate"}})),
+        &format!("{timeout}.action"),
+        "list the approvers",
+    );
+    assert_refused(
+        &errors_of_gate(json!({"timeout": {"action": "Default"}})),
+        &format!("{timeout}.default"),
+        "no default",
+    );
     let form = json!({"questions": [{"id": "c", "options": [{"id": "x"}]}]});
     let wrong = json!({"form": form, "timeout": {"action": "Default", "default": "y"}});
     assert_refused(&errors_of_gate(wrong), &format!("{timeout}.default"), "choose one of x");
-    assert_refused(&errors_of_gate(json!({"timeout": {"default": "x"}})), &format!("{timeout}.default"), "action Default");
+    assert_refused(
+        &errors_of_gate(json!({"timeout": {"default": "x"}})),
+        &format!("{timeout}.default"),
+        "action Default",
+    );
 }
 
 #[test]
@@ -215,7 +243,11 @@ fn a_form_with_an_invalid_pattern_or_schema_is_refused() {
     let question = format!("{STEPS}[2].hitl.form.questions[0]");
     let form = |question: Value| errors_of_gate(json!({"form": {"questions": [question]}}));
     assert_refused(&form(json!({"id": "a", "pattern": "("})), &format!("{question}.pattern"), "regular expression");
-    assert_refused(&form(json!({"id": "a", "schema": {"type": "nonsense"}})), &format!("{question}.schema"), "JSON Schema");
+    assert_refused(
+        &form(json!({"id": "a", "schema": {"type": "nonsense"}})),
+        &format!("{question}.schema"),
+        "JSON Schema",
+    );
     assert_refused(&form(json!({"id": "a", "pattern": "x", "default": "y"})), &format!("{question}.default"), "match");
 }
 
@@ -239,7 +271,11 @@ fn a_gate_that_only_earlier_requesters_could_decide_is_refused() {
             "steps": [{"name": "g", "hitl": {"prompt": "?", "excludeRequester": true, "approvers": [{"kind": "User", "name": "bob"}]}}],
         })
     };
-    assert_refused(&errors(spec(json!(["bob"]))), "spec.steps[0].hitl.threshold", "only 0 of the listed approvers can decide");
+    assert_refused(
+        &errors(spec(json!(["bob"]))),
+        "spec.steps[0].hitl.threshold",
+        "only 0 of the listed approvers can decide",
+    );
     assert!(errors(spec(json!(["erin"]))).is_empty());
 }
 
@@ -324,7 +360,7 @@ fn an_accepted_run_is_not_checked_against_new_limits() {
     let small = Settings { max_spec_bytes: 10, ..Settings::default() };
     assert_eq!(of(json!({}), &small).iter().map(|why| why.reason).collect::<Vec<_>>(), ["TooLarge"]);
     assert_eq!(of(json!({}), &Settings::default()).iter().map(|why| why.reason).collect::<Vec<_>>(), ["Invalid"]);
-    assert!(of(json!({"specDigest": Digest::errors_of_size(b"")}), &small).is_empty());
+    assert!(of(json!({"specDigest": Digest::of_bytes(b"")}), &small).is_empty());
 }
 
 #[test]
@@ -335,7 +371,11 @@ fn a_timeout_above_the_maximum_of_the_operator_is_refused() {
         errors_of_steps(json!([step]))
     };
     for what in [json!({"http": {"url": "http://x/"}}), json!({"agent": {"name": "writer", "input": "x"}})] {
-        assert_refused(&step("1h1s", what.clone()), &format!("{STEPS}[0].timeout"), "at most 1h, or ask an administrator");
+        assert_refused(
+            &step("1h1s", what.clone()),
+            &format!("{STEPS}[0].timeout"),
+            "at most 1h, or ask an administrator",
+        );
         assert_eq!(step("1h", what), Vec::<String>::new());
     }
     let pod = json!({"pod": {"image": "tool", "command": ["tool"]}});

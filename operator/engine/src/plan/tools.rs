@@ -297,7 +297,13 @@ impl Validator<'_> {
         planned
     }
 
-    fn plan_tool(&mut self, plan: &PlanContext<'_>, tool: &Tool, field: &str, everywhere: &Known) -> Option<PlannedTool> {
+    fn plan_tool(
+        &mut self,
+        plan: &PlanContext<'_>,
+        tool: &Tool,
+        field: &str,
+        everywhere: &Known,
+    ) -> Option<PlannedTool> {
         let parameters = tool.parameters.clone().unwrap_or_else(no_parameters);
         if parameters.0.get("type") != Some(&json!("object")) {
             self.error(format!("{field}.parameters"), "the schema must say `type: object`: arguments have names");

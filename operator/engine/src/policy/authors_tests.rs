@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, ApprovalRequest, Verdict, journal::StepPhase};
 
 use super::{
-    calls_tests::{GATE, policy_about_calls, policy_about_calls_with, run_with_calls, errors, is_of_policy, spec, turn},
+    calls_tests::{
+        GATE, errors, is_of_policy, policy_about_calls, policy_about_calls_with, run_with_calls, spec, turn,
+    },
     run_tests::{PolicyRun, gate, moment, no_policies},
     *,
 };
@@ -166,7 +168,10 @@ fn the_author_cannot_declare_calls_idempotent_after_a_policys_gate() {
     assert!(!is_repeatable(&policy_about_calls(json!({"methods": ["POST"]})), idempotent()));
     // The host is known only at the call, so the gate can ask about it before.
     assert!(!is_repeatable(&policy_about_calls(json!({"hosts": ["other.example"]})), idempotent()));
-    assert!(is_repeatable(&policy_about_calls(json!({"kinds": ["pod"]})), idempotent()), "the gate never asks about it");
+    assert!(
+        is_repeatable(&policy_about_calls(json!({"kinds": ["pod"]})), idempotent()),
+        "the gate never asks about it"
+    );
     assert!(is_repeatable(&policy_about_calls(json!({})), json!({"method": "PUT"})), "the method says so");
     assert!(!is_repeatable(&policy_about_calls(json!({})), json!({"method": "PUT", "idempotent": false})));
 }

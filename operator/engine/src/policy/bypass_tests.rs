@@ -246,7 +246,10 @@ fn the_method_decides_about_repetition_after_a_policys_gate() {
     let mut run = PolicyRun::of(&policies, post_chain(says.clone(), json!([])));
     run.decide(&policies, "release-pay", Verdict::Approve);
     assert!(!run.approved_call("release-pay").idempotent);
-    assert!(PolicyRun::of(&none, post_chain(says, json!([]))).calls()[0].idempotent, "without a policy the author may say so");
+    assert!(
+        PolicyRun::of(&none, post_chain(says, json!([]))).calls()[0].idempotent,
+        "without a policy the author may say so"
+    );
     let get = json!({"http": {"url": "https://a.org/"}});
     let mut run = PolicyRun::of(&policies, post_chain(get, json!([])));
     run.decide(&policies, "release-pay", Verdict::Approve);

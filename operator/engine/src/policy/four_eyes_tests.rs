@@ -59,18 +59,29 @@ fn excluded_at_prod(policies: &Policies, prod: Value, decided: Outcome) -> Vec<S
 fn a_gate_excludes_the_deciders_of_the_gates_that_it_names() {
     let approved = || outcome_of(Verdict::Approve, &["alice", "bob"], &[]);
     for names in [json!(["sql"]), json!(["*"])] {
-        assert_eq!(excluded_at_prod(&no_policies(), json!({"excludeDeciders": names}), approved()), ["alice", "bob"], "{names}");
+        assert_eq!(
+            excluded_at_prod(&no_policies(), json!({"excludeDeciders": names}), approved()),
+            ["alice", "bob"],
+            "{names}"
+        );
     }
     for names in [json!([]), json!(["prod"])] {
         assert_eq!(excluded_at_prod(&no_policies(), json!({"excludeDeciders": names}), approved()), [""; 0], "{names}");
     }
     let more = json!({"excludeDeciders": ["sql"], "excluded": ["zoe", "alice"]});
-    assert_eq!(excluded_at_prod(&no_policies(), more, approved()), ["alice", "bob", "zoe"], "in addition to its own list");
+    assert_eq!(
+        excluded_at_prod(&no_policies(), more, approved()),
+        ["alice", "bob", "zoe"],
+        "in addition to its own list"
+    );
 }
 
 #[test]
 fn a_request_names_the_decision_that_excludes_a_user() {
-    let mut run = PolicyRun::start(&policy_for_gates(json!({"minThreshold": 1})), reviewed_steps(json!({"excludeDeciders": ["sql"]})));
+    let mut run = PolicyRun::start(
+        &policy_for_gates(json!({"minThreshold": 1})),
+        reviewed_steps(json!({"excludeDeciders": ["sql"]})),
+    );
     decide(&mut run, &policy_for_gates(json!({"minThreshold": 1})), "sql", outcome_of(Verdict::Modify, &["bob"], &[]));
     let because = serde_json::to_value(&run.asked("prod").excluded_because).unwrap();
     assert_eq!(because, json!([{"user": "bob", "gate": "sql", "edited": true}]));
@@ -98,7 +109,11 @@ fn a_policy_with_gates_excludes_editors_by_default() {
     assert_eq!(excluded_at_prod(&two, json!({}), edited()), ["bob", "flux"]);
     // An approver who changed nothing is not an editor.
     assert_eq!(
-        excluded_at_prod(&policy_for_gates(json!({"minThreshold": 1})), json!({}), outcome_of(Verdict::Approve, &["bob"], &[])),
+        excluded_at_prod(
+            &policy_for_gates(json!({"minThreshold": 1})),
+            json!({}),
+            outcome_of(Verdict::Approve, &["bob"], &[])
+        ),
         [""; 0]
     );
 }

@@ -29,9 +29,7 @@ const STEPS: usize = 80;
 /// file.
 fn add_hostile_gates(mut spec: Value) -> Value {
     spec["requestedBy"] = json!("dana");
-    let author_gate = |type_: &str, verdicts: Value| {
-        json!({"name": type_.to_lowercase(), "type": type_, "hitl": gate(json!({"allowedVerdicts": verdicts}))})
-    };
+    let author_gate = |type_: &str, verdicts: Value| json!({"name": type_.to_lowercase(), "type": type_, "hitl": gate(json!({"allowedVerdicts": verdicts}))});
     let gates = spec["gates"].as_array_mut().unwrap();
     for gate in gates.iter_mut().filter(|gate| gate["type"] == "errorEscalation") {
         gate["afterAttempts"] = json!(1);

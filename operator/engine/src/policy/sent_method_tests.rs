@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 
 use super::{
-    calls_tests::{policy_about_calls, run_with_calls, errors, gate_of_every_call, is_of_policy, last_result, spec},
+    calls_tests::{errors, gate_of_every_call, is_of_policy, last_result, policy_about_calls, run_with_calls, spec},
     run_tests::{gate, no_policies},
     tests::cluster,
     *,
@@ -159,7 +159,11 @@ fn a_disguised_request_is_not_repeated_automatically() {
 #[test]
 fn an_approved_disguised_call_is_not_idempotent() {
     for http in [&disguised_requests()[0], &disguised_requests()[3], &plain_request()] {
-        let mut run = run_with_calls(&no_policies(), spec_with_lookup(http, Some("read"), gate_of_every_call(json!([]))), &["lookup"]);
+        let mut run = run_with_calls(
+            &no_policies(),
+            spec_with_lookup(http, Some("read"), gate_of_every_call(json!([]))),
+            &["lookup"],
+        );
         run.decide(&no_policies(), super::calls_tests::GATE, Verdict::Approve);
         assert_eq!(run.calls()[0].idempotent, *http == plain_request(), "{http}");
     }

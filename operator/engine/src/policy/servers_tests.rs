@@ -110,7 +110,9 @@ fn a_gate_is_left_out_only_for_the_reviewed_definition() {
 #[test]
 fn a_step_has_the_gate_unless_its_pin_is_the_reviewed_definition() {
     let except = |digest: Digest| {
-        release_policy(json!({"kinds": ["mcp"], "except": [{"host": "crm.example", "tool": "refund", "definition": digest}]}))
+        release_policy(
+            json!({"kinds": ["mcp"], "except": [{"host": "crm.example", "tool": "refund", "definition": digest}]}),
+        )
     };
     let of_step = |more: Value| {
         let mut spec = spec(more, json!([]));

@@ -94,7 +94,10 @@ fn each_requirement_tightens_its_field_and_is_named() {
     assert_demands(&gate, "1 of group finance");
     assert_eq!(gate.hitl.required_from.len(), 1);
     let more = json!({"requiredFrom": [{"group": "finance", "min": 2}]});
-    assert_eq!(merged_gate(json!({"requiredFrom": [{"group": "finance", "min": 1}]}), more).hitl.required_from[0].min, 2);
+    assert_eq!(
+        merged_gate(json!({"requiredFrom": [{"group": "finance", "min": 1}]}), more).hitl.required_from[0].min,
+        2
+    );
 
     let gate = merged_gate(json!({"excludeRequester": true}), json!({"excludeRequester": false}));
     assert_demands(&gate, "the requester does not decide");
@@ -186,7 +189,10 @@ fn an_unreachable_requirement_names_the_policy_and_the_remedy() {
         &merged_gate(json!({"minThreshold": 3}), named.clone()),
         "2 of the listed approvers can decide: list more people",
     );
-    assert_contradicts(&merged_gate(json!({"minThreshold": 2, "excludeRequester": true}), named), "1 of the listed approvers");
+    assert_contradicts(
+        &merged_gate(json!({"minThreshold": 2, "excludeRequester": true}), named),
+        "1 of the listed approvers",
+    );
     assert_contradicts(
         &merged_gate(json!({"requiredFrom": [{"group": "legal", "min": 1}]}), json!({})),
         "group legal, which is not among",
@@ -196,7 +202,10 @@ fn an_unreachable_requirement_names_the_policy_and_the_remedy() {
         "no verdict is left with which the run could continue",
     );
     let own = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true}});
-    assert_contradicts(&merged_gate(own, json!({})), "requires 1 person of its own quorum, and only 0 of the approvers");
+    assert_contradicts(
+        &merged_gate(own, json!({})),
+        "requires 1 person of its own quorum, and only 0 of the approvers",
+    );
     // People whom the gate's own quorum excludes cannot vote at all.
     let dana = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}]}});
     assert!(merged_gate(dana.clone(), json!({})).contradictions.is_empty());
@@ -221,7 +230,10 @@ fn requirements_beyond_the_limits_of_a_request_are_a_contradiction() {
     let deciders = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "security"}]}}});
     let names: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
     let policies: Vec<_> = names.iter().map(|name| (name.as_str(), deciders.clone())).collect();
-    assert_contradicts(&merge_into(&cluster(&policies), &hitl_with(json!({})), DANA), "at most 8 quorums besides its own");
+    assert_contradicts(
+        &merge_into(&cluster(&policies), &hitl_with(json!({})), DANA),
+        "at most 8 quorums besides its own",
+    );
     assert!(merge_into(&cluster(&policies[..8]), &hitl_with(json!({})), DANA).contradictions.is_empty());
 }
 
@@ -241,8 +253,13 @@ fn identities_limit_who_counts_and_two_different_lists_are_a_contradiction() {
     let unknown = hitl_with(json!({"approvers": [{"kind": "User", "name": "bob"}]}));
     assert_contradicts(&merge_into(&cluster(std::slice::from_ref(&one)), &unknown, DANA), "and only 0 of the listed");
     let two = ("two", json!({"identities": [{"pattern": "bob", "person": "bob"}]}));
-    assert_contradicts(&merge_into(&cluster(&[one.clone(), two]), &hitl_with(json!({})), DANA), "put all of them into one");
-    assert!(merge_into(&cluster(&[one.clone(), ("same", one.1)]), &hitl_with(json!({})), DANA).contradictions.is_empty());
+    assert_contradicts(
+        &merge_into(&cluster(&[one.clone(), two]), &hitl_with(json!({})), DANA),
+        "put all of them into one",
+    );
+    assert!(
+        merge_into(&cluster(&[one.clone(), ("same", one.1)]), &hitl_with(json!({})), DANA).contradictions.is_empty()
+    );
 }
 
 #[test]

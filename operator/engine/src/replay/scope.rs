@@ -183,7 +183,8 @@ fn set_newest<'a>(
     if wanted.root("hitl") || wanted.root("hitl_response") {
         let (decided, text) = match step_scope.newest_where(run, seq, |record| record.kind == StepKind::Hitl) {
             Some(gate) => {
-                let decided = hitl_view(run, step_scope, &gate, &|field| wanted.reads("hitl", &[PathPart::field(field)]))?;
+                let decided =
+                    hitl_view(run, step_scope, &gate, &|field| wanted.reads("hitl", &[PathPart::field(field)]))?;
                 let text = run.origins.note_if(wanted.root("hitl_response"), || response(run, step_scope, &gate, seq));
                 (decided, text?.0)
             }

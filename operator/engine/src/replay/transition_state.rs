@@ -105,7 +105,8 @@ impl TransitionState {
     pub(crate) fn store_log(&mut self, whole: &str) -> Option<StepLog> {
         let whole = text::clean(whole);
         let tail = text::last(&whole, INLINE);
-        let ref_ = (tail.len() < whole.len() && self.check_blobs_fit([&*whole]).is_ok()).then(|| self.store_blob(&whole));
+        let ref_ =
+            (tail.len() < whole.len() && self.check_blobs_fit([&*whole]).is_ok()).then(|| self.store_blob(&whole));
         (!whole.is_empty()).then(|| StepLog { tail: tail.to_owned(), ref_ })
     }
 

@@ -70,8 +70,10 @@ pub(super) fn find_exclusions(
         excluding.iter().any(by)
     };
     let decided = |record: &&StepRecord| {
-        let by_people =
-            record.decision.as_ref().is_some_and(|outcome| outcome.verdict.is_some() && outcome.source == Source::Human);
+        let by_people = record
+            .decision
+            .as_ref()
+            .is_some_and(|outcome| outcome.verdict.is_some() && outcome.source == Source::Human);
         record.kind == StepKind::Hitl && by_people && record.done.is_some_and(|done| done < seq)
     };
     let records: Vec<StepRecord> = match excluding.is_empty() {
@@ -87,7 +89,11 @@ pub(super) fn find_exclusions(
         let Some(name) = names.split(',').find(|name| is_excluded(name, &record.path, is_other)) else { continue };
         let name: String = name.chars().take(LONGEST_GATE).collect();
         let outcome = scope::decision(run, &record)?;
-        exclusions.extend(outcome.decided_by.into_iter().map(|user| Exclusion { user, gate: name.clone(), edited: None }));
+        exclusions.extend(outcome.decided_by.into_iter().map(|user| Exclusion {
+            user,
+            gate: name.clone(),
+            edited: None,
+        }));
     }
     // Each name has one reason: an edit is more specific than a decision.
     let mut one_each: Vec<Exclusion> = Vec::new();

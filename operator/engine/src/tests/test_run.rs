@@ -191,7 +191,14 @@ impl TestRun {
     }
 
     /// Finishes a container with an exit code. A code other than 0 is a failure that can be retried.
-    pub(crate) fn finish_container(&mut self, path: &str, attempt: i32, code: i32, message: &str, log: &str) -> &Transition {
+    pub(crate) fn finish_container(
+        &mut self,
+        path: &str,
+        attempt: i32,
+        code: i32,
+        message: &str,
+        log: &str,
+    ) -> &Transition {
         let facts = BTreeMap::from([("exitCode".to_owned(), code.to_string())]);
         let log = Some(log.to_owned());
         let result = if code == 0 {

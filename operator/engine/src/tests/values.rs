@@ -53,8 +53,10 @@ fn a_value_above_the_limit_of_the_run_fails_its_step_with_a_remedy() {
 #[test]
 fn a_value_above_the_rest_of_the_namespace_fails_its_step() {
     let values = ValueLimits { left_in_namespace: 4000, ..ValueLimits::default() };
-    let run =
-        TestRun::with_control(chain_of(json!([set("one", &"x".repeat(5000))])), Control { values, ..Control::default() });
+    let run = TestRun::with_control(
+        chain_of(json!([set("one", &"x".repeat(5000))])),
+        Control { values, ..Control::default() },
+    );
     let message = run.record("one").error.clone().unwrap().message;
     for expected in ["5000 bytes", "leave 4000", "delete Workflows", "--max-value-bytes-per-namespace"] {
         assert!(message.contains(expected), "{expected} in {message}");

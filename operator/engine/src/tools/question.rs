@@ -258,7 +258,9 @@ fn join_path(at: &str, name: &str) -> String {
 /// Checks that an object has no other fields than `names`. `at` is the path of the object in messages.
 fn check_known_fields(fields: &Map<String, Value>, at: &str, names: &[&str]) -> Result<(), String> {
     match fields.keys().find(|key| !names.contains(&key.as_str())) {
-        Some(unknown) => Err(format!("{}: unknown field; use {}", join_path(at, &display(unknown, 63)), names.join(", "))),
+        Some(unknown) => {
+            Err(format!("{}: unknown field; use {}", join_path(at, &display(unknown, 63)), names.join(", ")))
+        }
         None => Ok(()),
     }
 }

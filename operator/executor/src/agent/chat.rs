@@ -17,7 +17,9 @@ use super::{
     dialect::LeftOut,
     fields::Fields,
     merged::Merged,
-    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, parse_document, opaque_of},
+    protocol::{
+        ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, opaque_of, parse_document,
+    },
 };
 use crate::error::CallError;
 

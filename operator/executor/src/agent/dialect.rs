@@ -103,7 +103,8 @@ pub(super) fn refused_field<'f>(status: u16, body: &[u8], optional: &'f [String]
     let body: Value = serde_json::from_slice(body).ok()?;
     let mut named: Vec<(usize, &String)> = Vec::new();
     for entry in texts_by_entry(&body) {
-        let is_about_support = |text: &String| UNSUPPORTED_WORDS.iter().any(|words| text.to_lowercase().contains(words));
+        let is_about_support =
+            |text: &String| UNSUPPORTED_WORDS.iter().any(|words| text.to_lowercase().contains(words));
         if !entry.iter().any(is_about_support) {
             continue;
         }
@@ -236,7 +237,11 @@ mod tests {
     fn a_refused_stream_is_learned_from_a_server_error_too() {
         let said = |message: &str| json!({"error": {"message": message}});
         for status in [400, 422, 500, 501] {
-            assert_eq!(learned_field(status, &said("Cannot use tools with stream")).as_deref(), Some("stream"), "{status}");
+            assert_eq!(
+                learned_field(status, &said("Cannot use tools with stream")).as_deref(),
+                Some("stream"),
+                "{status}"
+            );
         }
         assert_eq!(learned_field(500, &said("temperature is not supported")), None);
         assert_eq!(learned_field(503, &said("stream is not supported")), None);

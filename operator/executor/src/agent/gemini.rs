@@ -16,8 +16,8 @@ use super::{
     dialect::LeftOut,
     fields::Fields,
     protocol::{
-        ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, parse_document,
-        opaque_of, printable_word,
+        ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, opaque_of,
+        parse_document, printable_word,
     },
     requested::written_size,
 };

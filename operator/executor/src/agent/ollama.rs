@@ -16,8 +16,8 @@ use super::{
     dialect::LeftOut,
     fields::Fields,
     protocol::{
-        ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, parse_document,
-        opaque_of,
+        ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, opaque_of,
+        parse_document,
     },
     requested::escaped_size,
 };

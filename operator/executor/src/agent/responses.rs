@@ -18,7 +18,9 @@ use super::{
     collected::{CallPiece, Collected, Finish, MAX_OPAQUE},
     dialect::LeftOut,
     fields::{AtMost, Fields},
-    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, opaque_of, parse_document},
+    protocol::{
+        ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, opaque_of, parse_document,
+    },
     requested::written_size,
 };
 use crate::error::CallError;

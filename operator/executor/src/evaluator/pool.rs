@@ -89,7 +89,9 @@ impl Job {
             let result = match catch_unwind(AssertUnwindSafe(evaluate)) {
                 // After the flag was set, the value can be incomplete.
                 Ok(_) if gave_way.load(Ordering::Relaxed) => None,
-                Ok(_) if stop.load(Ordering::Relaxed) => Some(Err(Stopped::TooCostly { part: parts.find_culprit(), limit })),
+                Ok(_) if stop.load(Ordering::Relaxed) => {
+                    Some(Err(Stopped::TooCostly { part: parts.find_culprit(), limit }))
+                }
                 Ok(value) => Some(Ok(value)),
                 Err(_) => Some(Err(Stopped::Panicked { part: parts.find_culprit() })),
             };

@@ -110,7 +110,8 @@ impl<J> Schedule<J> {
     fn first_job(&self, namespace: &str, can_be_costly: bool, now: Instant) -> Option<(usize, Expected)> {
         let is_recent = |job: &WaitingJob<J>| now.saturating_duration_since(job.since) < PRIORITY_WAIT;
         let jobs = self.queued.get(namespace)?.iter().enumerate();
-        let ranked = jobs.map(|(position, job)| (is_recent(job), self.shares.estimate_cost(&job.subject, now), position));
+        let ranked =
+            jobs.map(|(position, job)| (is_recent(job), self.shares.estimate_cost(&job.subject, now), position));
         let (_, expected, position) = ranked.filter(|(_, expected, _)| can_be_costly || !expected.is_costly).min()?;
         Some((position, expected))
     }

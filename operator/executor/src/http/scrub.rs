@@ -30,7 +30,8 @@ impl Scrubber {
 
     /// Returns a scrubber for values of visible ASCII characters.
     fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
-        let spellings = values.into_iter().flat_map(|value| [value.to_owned()].into_iter().chain(spell_in_base64(value)));
+        let spellings =
+            values.into_iter().flat_map(|value| [value.to_owned()].into_iter().chain(spell_in_base64(value)));
         Self { spellings: spellings.collect() }
     }
 
@@ -59,7 +60,9 @@ impl Scrubber {
         let mut search = |plain: Unescaped| {
             for spelling in &self.spellings {
                 let ranges = find(spelling, &plain.text).into_iter();
-                found_ranges.extend(ranges.map(|range| plain.original_position(range.start)..plain.original_position(range.end)));
+                found_ranges.extend(
+                    ranges.map(|range| plain.original_position(range.start)..plain.original_position(range.end)),
+                );
             }
         };
         if text.contains('\\') {

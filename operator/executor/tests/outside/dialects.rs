@@ -123,7 +123,10 @@ async fn an_answer_that_is_cut_is_an_error_and_calls_nothing() {
     let ends = whole.find("tool_calls\"}").unwrap();
     let end = ends + "tool_calls\"}]}".len();
     let calls = [requested("a", "{\"amount\":420}")];
-    assert!(turn_with_answer(&whole).await.unwrap().calls == calls && turn_with_answer(&whole[..end]).await.unwrap().calls == calls);
+    assert!(
+        turn_with_answer(&whole).await.unwrap().calls == calls
+            && turn_with_answer(&whole[..end]).await.unwrap().calls == calls
+    );
     for length in (0..whole.len()).step_by(7).chain([end - 1]) {
         let cut = &whole[..length];
         match turn_with_answer(cut).await {
@@ -133,7 +136,8 @@ async fn an_answer_that_is_cut_is_an_error_and_calls_nothing() {
         // The same after a broken connection.
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{cut}", whole.len());
         let server = Server::start(Behaviour::Answer(head)).await;
-        let broken = Providers::new(client()).turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
+        let broken =
+            Providers::new(client()).turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
         assert_eq!(broken.class, ErrorClass::Protocol, "{broken}");
     }
 }
@@ -167,7 +171,8 @@ async fn a_stream_without_end_is_stopped_at_its_limit() {
     let line = "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx".to_owned();
     for chunk in [text, line] {
         let server = Server::start(Behaviour::Endless(head.clone(), chunk)).await;
-        let error = Providers::new(client()).turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
+        let error =
+            Providers::new(client()).turn(request_with_tool(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
         assert_eq!(error.class, ErrorClass::TooLarge, "{error}");
     }
 }

@@ -135,9 +135,12 @@ async fn an_error_status_has_its_class_and_retry_after() {
     assert!(rate.message.starts_with("model small at http://127.0.0.1:"), "{rate}");
     assert!(rate.message.ends_with("/v1/chat/completions answered 429 Too Many Requests: slow down"), "{rate}");
 
-    let auth =
-        turn_with_failure("401 Unauthorized", "", &json!({"error": {"message": format!("Incorrect API key: {KEY}")}}).to_string())
-            .await;
+    let auth = turn_with_failure(
+        "401 Unauthorized",
+        "",
+        &json!({"error": {"message": format!("Incorrect API key: {KEY}")}}).to_string(),
+    )
+    .await;
     assert_eq!(auth.class, ErrorClass::Auth(401));
     assert!(auth.message.ends_with("Incorrect API key: [redacted]"), "{auth}");
 

@@ -247,7 +247,8 @@ async fn a_call_of_another_shape_is_an_error_without_its_content() {
         json!([{"id": "a", "function": {"name": "letter", "arguments": ["ACME"]}}]),
         json!([{"id": "a", "function": {"name": "letter", "arguments": 7}}]),
     ] {
-        let error = turn_with_answer("200 OK", &completion(Value::Null, calls.clone(), "tool_calls")).await.unwrap_err();
+        let error =
+            turn_with_answer("200 OK", &completion(Value::Null, calls.clone(), "tool_calls")).await.unwrap_err();
         assert_eq!(error.class, ErrorClass::Protocol, "{calls}: {error}");
         assert!(error.message.contains("answered something other than a chat completion"), "{error}");
         assert!(!error.message.contains("ACME") && error.retryable(true), "{error}");
@@ -270,7 +271,9 @@ async fn arguments_that_are_an_object_are_read_as_its_text() {
 async fn a_tool_of_the_provider_fails_the_turn() {
     let custom = json!({"id": "c", "type": "custom", "custom": {"name": "pay", "input": "420"}});
     let search = json!({"id": "c", "type": "web_search", "web_search": {}});
-    for (calls, name) in [(json!([custom]), "custom"), (json!([requested_json("a", "letter", "{}"), search]), "web_search")] {
+    for (calls, name) in
+        [(json!([custom]), "custom"), (json!([requested_json("a", "letter", "{}"), search]), "web_search")]
+    {
         let error = turn_with_answer("200 OK", &completion(json!("I write."), calls, "tool_calls")).await.unwrap_err();
         assert!(error.message.contains(&format!("answered with {name}, which is no call of a tool")), "{error}");
         assert!(error.class == ErrorClass::Refused && !error.retryable(true), "{error}");

@@ -124,7 +124,9 @@ impl<'a> Evaluator<'a> {
                     arguments.iter().map(|argument| self.evaluate(argument, local)).collect::<Result<Vec<_>, _>>()?;
                 functions::call(*function, &arguments, &self.work, at)
             }
-            NodeKind::List(elements) => self.collect_list(elements.iter().map(|element| self.evaluate(element, local)), at),
+            NodeKind::List(elements) => {
+                self.collect_list(elements.iter().map(|element| self.evaluate(element, local)), at)
+            }
             NodeKind::Map(entries) => self.evaluate_map(entries, local),
             // The caller evaluates the other nodes.
             _ => Err(Fault::evaluation(at, "this expression has no value")),

@@ -228,7 +228,8 @@ impl Parser {
             self.next += 1;
             let right = self.parse_binary(level + 1)?;
             let below = left.depth.max(right.depth);
-            left = self.new_node(at, below, NodeKind::Binary { operator, left: Box::new(left), right: Box::new(right) })?;
+            left =
+                self.new_node(at, below, NodeKind::Binary { operator, left: Box::new(left), right: Box::new(right) })?;
         }
         Ok(left)
     }

@@ -222,7 +222,9 @@ impl<'t> Reader<'t> {
                 None => return Err(self.invalid_json("")),
                 Some(b'"') => break,
                 Some(b'\\') => self.at = (self.at + 2).min(bytes.len()),
-                Some(0..=0x1f) => return Err(self.invalid_json("an escape such as \\n in place of a control character")),
+                Some(0..=0x1f) => {
+                    return Err(self.invalid_json("an escape such as \\n in place of a control character"));
+                }
                 Some(_) => self.at += 1,
             }
         }

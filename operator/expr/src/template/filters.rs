@@ -306,7 +306,8 @@ pub(super) fn charge_elements(meter: &mut Meter, operands: &[Value]) -> Result<(
     let Some((value, arguments)) = operands.split_first() else { return Ok(()) };
     meter.charge_shallow(value)?;
     let elements = if value.as_str().is_some() { 1 } else { value.len().unwrap_or(1) };
-    let names = arguments.iter().filter_map(attribute_name).map(|name| name.as_str().map_or(0, str::len)).sum::<usize>();
+    let names =
+        arguments.iter().filter_map(attribute_name).map(|name| name.as_str().map_or(0, str::len)).sum::<usize>();
     meter.charge_bytes(elements.saturating_mul(names))
 }
 

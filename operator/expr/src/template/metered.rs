@@ -120,8 +120,10 @@ fn find_charge(instruction: &Instruction<'_>) -> Option<(&'static str, usize)> {
 /// The engine refuses a number that cannot be read if a name, a member or an element has it. With `has_inexact` an
 /// instruction of ours refuses it in the result of a filter or method.
 pub(super) fn add_charging_instructions<'s>(plain: &Instructions<'s>, has_inexact: bool) -> Instructions<'s> {
-    let groups: Vec<Vec<Instruction<'s>>> =
-        (0..).map_while(|at| plain.get(at)).map(|instruction| expand_instruction(instruction.clone(), has_inexact)).collect();
+    let groups: Vec<Vec<Instruction<'s>>> = (0..)
+        .map_while(|at| plain.get(at))
+        .map(|instruction| expand_instruction(instruction.clone(), has_inexact))
+        .collect();
     // The new start of each instruction. A jump leads to the charge before its target.
     let mut starts = Vec::with_capacity(groups.len() + 1);
     let mut next = 0_u32;

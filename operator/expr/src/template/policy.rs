@@ -273,7 +273,8 @@ impl<'s> Walk<'s> {
             ast::Expr::IfExpr(choice) => {
                 self.check_expression(&choice.test_expr)?;
                 let if_true = self.check_expression(&choice.true_expr)?;
-                let if_false = choice.false_expr.as_ref().map(|if_false| self.check_expression(if_false)).transpose()?;
+                let if_false =
+                    choice.false_expr.as_ref().map(|if_false| self.check_expression(if_false)).transpose()?;
                 Ok(if_true.max(if_false.unwrap_or(0)))
             }
             ast::Expr::List(list) => self.sum_growth(&list.items),

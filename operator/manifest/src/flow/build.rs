@@ -310,12 +310,17 @@ impl<'w> Build<'w> {
     fn add_workers(&mut self, pattern: &OrchestratorWorkers, begin: Ends) -> Ends {
         let orchestrator = &pattern.orchestrator;
         let divide = format!("divides the work into at most {} parts", orchestrator.max_tasks.unwrap_or(32));
-        let divided = self.add_turn(".orchestrator", Turn::of(&orchestrator.agent, orchestrator.input.as_ref(), &divide), begin);
+        let divided =
+            self.add_turn(".orchestrator", Turn::of(&orchestrator.agent, orchestrator.input.as_ref(), &divide), begin);
         let divided = self.add_review(".decomposition", pattern.decomposition_review.as_deref(), divided);
         let divided = self.add_run_gate(".decomposition", SpecGateType::PlanApproval, divided);
-        let concurrency = orchestrator.max_workers.map_or_else(|| "all at once".to_owned(), |most| format!("{most} at once"));
+        let concurrency =
+            orchestrator.max_workers.map_or_else(|| "all at once".to_owned(), |most| format!("{most} at once"));
         let (worker, does) = (&pattern.worker, format!("does each part, {concurrency}"));
-        let work = Turn { traits: StepTraits::on_error(worker.on_error), ..Turn::of(&worker.agent, worker.input.as_ref(), &does) };
+        let work = Turn {
+            traits: StepTraits::on_error(worker.on_error),
+            ..Turn::of(&worker.agent, worker.input.as_ref(), &does)
+        };
         let worked = self.add_turn(".worker", work, divided);
         let reviewed = self.add_review(".reduce-review", pattern.reduce_review.as_deref(), worked);
         let reduced = self.add_named_step(pattern.reduce.as_deref(), reviewed);

@@ -57,11 +57,18 @@ impl<'w> Build<'w> {
 
     /// Returns the gate of a type for a step, and whether the gate names the step by its name, or by its branch and
     /// name. `applies_unnamed`: whether a gate without `steps` applies to the step.
-    fn gate_of_step(&self, type_: SpecGateType, (id, name): (&str, &str), applies_unnamed: bool) -> Option<(&'w Gate, bool)> {
+    fn gate_of_step(
+        &self,
+        type_: SpecGateType,
+        (id, name): (&str, &str),
+        applies_unnamed: bool,
+    ) -> Option<(&'w Gate, bool)> {
         let gates = || self.spec.gates.iter().filter(|gate| gate.type_ == Some(type_));
         let is_named = |gate: &&Gate| gate.steps.iter().any(|step| step == name || step == id);
         let named = gates().find(is_named).map(|gate| (gate, true));
-        named.or_else(|| gates().find(|gate| gate.steps.is_empty()).filter(|_| applies_unnamed).map(|gate| (gate, false)))
+        named.or_else(|| {
+            gates().find(|gate| gate.steps.is_empty()).filter(|_| applies_unnamed).map(|gate| (gate, false))
+        })
     }
 
     /// Adds a gate of the spec as a step, without edges.

@@ -61,7 +61,8 @@ impl ServerProcess {
         let input = child.stdin.take().ok_or_else(missing)?;
         let output = BufReader::new(child.stdout.take().ok_or_else(missing)?);
         let error_output = Arc::new(Mutex::new(Vec::new()));
-        let error_reader = child.stderr.take().map(|stream| tokio::spawn(keep_error_output(stream, Arc::clone(&error_output))));
+        let error_reader =
+            child.stderr.take().map(|stream| tokio::spawn(keep_error_output(stream, Arc::clone(&error_output))));
         Ok(Self { child, group, input, output, line: Vec::new(), error_output, error_reader })
     }
 

@@ -81,7 +81,8 @@ fn namespaces_take_turns() {
         push(&mut queue, "flood", &format!("f{n}"), NoticeEvent::Asked);
     }
     push(&mut queue, "pay", "p", NoticeEvent::Asked);
-    let first_two: Vec<_> = (0..2).map(|_| queue.begin_next(at(0)).unwrap().addressed.notice.namespace.clone()).collect();
+    let first_two: Vec<_> =
+        (0..2).map(|_| queue.begin_next(at(0)).unwrap().addressed.notice.namespace.clone()).collect();
     assert_eq!(first_two, ["flood", "pay"]);
 }
 
@@ -207,7 +208,8 @@ fn deliveries_of_the_largest_namespace_are_dropped_first() {
     assert_eq!(dropped.len(), 1);
     assert_ne!(dropped, [small.key()]);
     assert_eq!(queue.len(), 4);
-    let sent: BTreeSet<_> = std::iter::from_fn(|| queue.begin_next(at(0))).map(|start| run_and_event(&start).0).collect();
+    let sent: BTreeSet<_> =
+        std::iter::from_fn(|| queue.begin_next(at(0))).map(|start| run_and_event(&start).0).collect();
     assert!(sent.contains("p") && sent.len() == 4, "{sent:?}");
 }
 

@@ -6,7 +6,7 @@ use signoff_notify::pagerduty::PagerDutyChannel;
 use signoff_notify::{Channel, NoticeEvent, Recipient, SendError};
 use wiremock::ResponseTemplate;
 
-use super::{Receiver, client, notice, assert_no_secret};
+use super::{Receiver, assert_no_secret, client, notice};
 
 const KEY: &str = "0123456789SECRET0123456789abcdef";
 const ENQUEUE: &str = "/v2/enqueue";

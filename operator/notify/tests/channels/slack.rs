@@ -8,7 +8,7 @@ use signoff_notify::slack::SlackChannel;
 use signoff_notify::{Channel, MessageHandle, NoticeEvent, Recipient, SendError};
 use wiremock::ResponseTemplate;
 
-use super::{Receiver, client, notice, assert_no_secret};
+use super::{Receiver, assert_no_secret, client, notice};
 
 const TOKEN: &str = "xoxb-17653672481-SECRET";
 const POST: &str = "/api/chat.postMessage";

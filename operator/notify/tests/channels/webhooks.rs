@@ -11,7 +11,7 @@ use signoff_notify::webhook::WebhookChannel;
 use signoff_notify::{Channel, Notice, NoticeEvent, Recipient, SendError};
 use wiremock::ResponseTemplate;
 
-use super::{Receiver, client, notice, assert_no_secret};
+use super::{Receiver, assert_no_secret, client, notice};
 
 const HOOK: &str = "/hooks/SECRET-PATH";
 const KEY: [u8; 32] = *b"0123456789SECRET0123456789SECRET";

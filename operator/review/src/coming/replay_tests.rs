@@ -147,9 +147,7 @@ fn gate(name: &str, fields: &Value) -> Value {
 }
 
 fn policy_gates() -> Vec<Value> {
-    let place = |name: &str, field: &str, value: Value| {
-        json!({"source": "ClusterApprovalPolicy prod", "step": with_field(ask(name), field, value)})
-    };
+    let place = |name: &str, field: &str, value: Value| json!({"source": "ClusterApprovalPolicy prod", "step": with_field(ask(name), field, value)});
     vec![
         place("intake", "at", json!("Start")),
         place("second", "at", json!("Start")),

@@ -198,7 +198,10 @@ fn gates_of_a_loop_and_an_orchestrator_have_lines_about_their_agents() {
     assert_eq!(lines_after(&run_at_gate(spec.clone(), ".decomposition"), Verdict::Approve), lines);
     let again = ["agent lead divides the work again, and this gate asks again"];
     assert_eq!(lines_after(&run_at_gate(spec.clone(), ".decomposition"), Verdict::Retry), again);
-    assert_eq!(lines_after(&run_at_gate(spec, ".reduce-review"), Verdict::Approve), ["step merge: a text of the run", ENDS]);
+    assert_eq!(
+        lines_after(&run_at_gate(spec, ".reduce-review"), Verdict::Approve),
+        ["step merge: a text of the run", ENDS]
+    );
 }
 
 #[test]
@@ -248,7 +251,8 @@ fn a_question_has_values_only_if_its_template_has_them() {
 fn words_of_others_stay_in_their_line() {
     let mut apply = plain("apply");
     apply["http"]["url"] = json!(format!("http://x/{}", sample::HOSTILE));
-    let lines = lines_after(&run_at_gate(json!({"steps": [gate("review", &json!({})), apply]}), "review"), Verdict::Approve);
+    let lines =
+        lines_after(&run_at_gate(json!({"steps": [gate("review", &json!({})), apply]}), "review"), Verdict::Approve);
     assert!(lines[0].starts_with("step apply: POST http://x/ok"), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains(['\n', '\u{1b}', '\u{202e}'])), "{lines:?}");
 }

@@ -59,11 +59,12 @@ pub fn plan_steps(workflow: &Workflow, begun: &BTreeSet<String>) -> Vec<PlannedS
 fn added_gates(workflow: &Workflow, position: Position) -> Vec<PlannedStep> {
     let added = workflow.status.iter().flat_map(|status| &status.added_steps);
     let of_position = added.filter(|added| added.step.at == Some(position));
-    of_position.map(|added| PlannedStep {
-        details: vec![format!("added by {}", one_line(&added.source, 253))],
-        ..PlannedStep::new(&added.step.name, "gate")
-    })
-    .collect()
+    of_position
+        .map(|added| PlannedStep {
+            details: vec![format!("added by {}", one_line(&added.source, 253))],
+            ..PlannedStep::new(&added.step.name, "gate")
+        })
+        .collect()
 }
 
 fn kind_name(step: &Step) -> &'static str {

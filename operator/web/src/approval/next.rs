@@ -25,7 +25,7 @@ use url::form_urlencoded;
 
 use super::{
     model::{DecidedBefore, RequestLink, draft, path},
-    read::{Read, fetch_approval, approvals},
+    read::{Read, approvals, fetch_approval},
 };
 use crate::{
     error::PageError,
@@ -112,7 +112,12 @@ pub(super) fn link_to(approval: &Approval) -> RequestLink {
 
 /// Finds the next request for a reader who has decided one: in the live rows of the reader, or else among the pending
 /// requests of the run and then of the namespace. `read`: the decided request as it was read, with its run.
-pub(super) async fn find_next(state: &PageState, caller: &Caller, decided: &Approval, read: &Read) -> Option<RequestLink> {
+pub(super) async fn find_next(
+    state: &PageState,
+    caller: &Caller,
+    decided: &Approval,
+    read: &Read,
+) -> Option<RequestLink> {
     let (namespace, name) = (decided.metadata.namespace.as_deref()?, decided.metadata.name.as_deref()?);
     if let Some(feed) = state.feeds.find_complete(caller) {
         return next_in_rows(feed.rows(), decided, read.at);

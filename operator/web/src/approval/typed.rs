@@ -193,7 +193,8 @@ pub fn pretty(value: &Value) -> String {
 /// Returns the parameters of a verdict for the editor. `reviewed`: the whole reviewed text.
 pub fn parameters_of(request: &ApprovalRequest, verdict: Verdict, reviewed: Option<&str>) -> Vec<Parameter> {
     let Some(schema) = parameters::schema(request, verdict) else { return Vec::new() };
-    let is_required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|required| required == name));
+    let is_required =
+        |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|required| required == name));
     let shape = |name: &str| parameters::shape(&schema["properties"][name]);
     let example = parameters::example(&schema);
     let initial = match verdict {

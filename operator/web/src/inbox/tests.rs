@@ -53,7 +53,7 @@ fn render(caller: &Caller, feed: &Feed) -> String {
 
 fn render_query(caller: &Caller, feed: &Feed, query: &str) -> String {
     let (filter, page) = InboxFilter::read(query);
-    inbox(caller, feed, "", filter, page).render().unwrap()
+    build_inbox(caller, feed, "", filter, page).render().unwrap()
 }
 
 /// Returns the next event, or `None` at the end of the stream.
@@ -131,8 +131,9 @@ async fn stream_sends_the_version_of_the_page_and_ends_at_sign_out() {
 async fn streams_of_a_session_are_bounded_and_free_their_places() {
     let (caller, feeds) = (caller(), Feeds::new(100));
     let feed = Arc::new(Feed::sample(caller.me.clone(), &[], &[]));
-    let mut open: Vec<_> =
-        (0..8).map(|_| Box::pin(events::change_events(Arc::clone(&feed), feeds.acquire_place(&caller).unwrap()))).collect();
+    let mut open: Vec<_> = (0..8)
+        .map(|_| Box::pin(events::change_events(Arc::clone(&feed), feeds.acquire_place(&caller).unwrap())))
+        .collect();
     assert!(open[0].next().await.is_some());
     assert!(matches!(feeds.acquire_place(&caller), Err(PageError::TooMany(why)) if why.contains("this session")));
     open.pop();

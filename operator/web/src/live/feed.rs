@@ -221,7 +221,8 @@ impl Feed {
         let mut held = lock(&self.held);
         let was_readable = held.rows.remove(&uid).is_some();
         let is_kept = held.unreadable.len() < UNREADABLE || held.unreadable.contains_key(&uid);
-        let is_new = is_kept && held.unreadable.insert(uid, unreadable.clone()).is_none_or(|before| before != unreadable);
+        let is_new =
+            is_kept && held.unreadable.insert(uid, unreadable.clone()).is_none_or(|before| before != unreadable);
         was_readable || is_new
     }
 

@@ -53,7 +53,12 @@ impl Feeds {
     #[must_use]
     pub fn new(most: usize) -> Self {
         let open = Open { feeds: HashMap::new(), signed_out: LruCache::new(SIGN_OUTS), is_closed: false };
-        Self { most, open: Mutex::new(open), rows: Arc::default(), streams: Streams::new(most.saturating_mul(MOST_OF_PERSON)) }
+        Self {
+            most,
+            open: Mutex::new(open),
+            rows: Arc::default(),
+            streams: Streams::new(most.saturating_mul(MOST_OF_PERSON)),
+        }
     }
 
     /// Returns the feed of a caller with a complete list. Opens a feed if the caller has none for the namespaces.

@@ -81,8 +81,7 @@ impl Decisions {
 
 /// Returns a gate as the page shows it, with the votes on its Approval.
 fn decided_gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Moment) -> Gate {
-    let approval =
-        approvals.iter().find(|approval| record.object.is_some() && approval.metadata.name == record.object);
+    let approval = approvals.iter().find(|approval| record.object.is_some() && approval.metadata.name == record.object);
     let outcome = record.decision.as_ref();
     let state = match (outcome, approval.and_then(|approval| approval.status.as_ref())) {
         (Some(outcome), _) => State::Decided(outcome.phase),
@@ -113,7 +112,9 @@ pub fn changes(records: &[StepRecord], approvals: &[Approval]) -> BTreeMap<Strin
     let mut changes: BTreeMap<String, String> = BTreeMap::new();
     for record in decided {
         let Some(outcome) = &record.decision else { continue };
-        let Some(approval) = approvals.iter().find(|approval| approval.metadata.name == record.object) else { continue };
+        let Some(approval) = approvals.iter().find(|approval| approval.metadata.name == record.object) else {
+            continue;
+        };
         let request = &approval.spec.request;
         if let Some(reviewed) = request.reviews.as_ref().filter(|_| edits::replaced(outcome, request).is_some()) {
             let change = format!("{} at gate {}", deciders(outcome), one_line(&record.path, 120));

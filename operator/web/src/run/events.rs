@@ -83,7 +83,8 @@ fn follow(client: &Client, address: &Address, workflow: &Workflow) -> Changes {
     let workflows = Api::<PartialObjectMeta<Workflow>>::namespaced(client.clone(), &address.namespace);
     let approvals = Api::<PartialObjectMeta<Approval>>::namespaced(client.clone(), &address.namespace);
     let workflows = watcher(workflows, run_selector).map(|event| Ok((WatchedKind::Workflow, object_change(event?))));
-    let approvals = watcher(approvals, approvals_selector).map(|event| Ok((WatchedKind::Approvals, object_change(event?))));
+    let approvals =
+        watcher(approvals, approvals_selector).map(|event| Ok((WatchedKind::Approvals, object_change(event?))));
     Box::pin(stream::select(workflows, approvals))
 }
 

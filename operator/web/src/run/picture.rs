@@ -234,7 +234,8 @@ fn curve(points: &[Point]) -> String {
     let mut path = format!("M{} {}", rounded(first.x), rounded(first.y));
     for pair in points.get(1..).unwrap_or_default().windows(2) {
         let middle = (f64::midpoint(pair[0].x, pair[1].x), f64::midpoint(pair[0].y, pair[1].y));
-        let _ = write!(path, "Q{} {} {} {}", rounded(pair[0].x), rounded(pair[0].y), rounded(middle.0), rounded(middle.1));
+        let _ =
+            write!(path, "Q{} {} {} {}", rounded(pair[0].x), rounded(pair[0].y), rounded(middle.0), rounded(middle.1));
     }
     let _ = write!(path, "L{} {}", rounded(last.x), rounded(last.y));
     path

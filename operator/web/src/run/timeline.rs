@@ -86,7 +86,8 @@ impl Timeline {
         let position = |at: Moment| scale(at.since(first).as_millis(), total);
         let bar = |record: &&StepRecord| {
             let (from, to) = (position(record.at).min(AXIS - SHORTEST), position(end(record)));
-            let state = record.decision.as_ref().map_or(State::Record(record.phase), |outcome| State::Decided(outcome.phase));
+            let state =
+                record.decision.as_ref().map_or(State::Record(record.phase), |outcome| State::Decided(outcome.phase));
             let tone = if record.phase == StepPhase::Waiting { Tone::Attention } else { state.tone() };
             let attempt = if record.attempt > 1 { format!(", attempt {}", record.attempt) } else { String::new() };
             Bar {

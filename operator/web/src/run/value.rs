@@ -62,7 +62,9 @@ async fn fetch(
 async fn acquire_place(readers: &Semaphore) -> Result<SemaphorePermit<'_>, PageError> {
     let turn = tokio::time::timeout(PLACE_TIMEOUT, readers.acquire()).await;
     turn.ok().and_then(Result::ok).ok_or_else(|| {
-        PageError::Away(format!("others read so many values now that yours had no turn within {PLACE_TIMEOUT:?}: try again"))
+        PageError::Away(format!(
+            "others read so many values now that yours had no turn within {PLACE_TIMEOUT:?}: try again"
+        ))
     })
 }
 
@@ -229,6 +231,9 @@ mod tests {
     fn value_with_another_digest_is_a_mismatch() {
         let error = WholeTextError::Mismatch { what: "the value".to_owned(), why: "it is another one".to_owned() };
         let error = value_error(error);
-        assert!(matches!(&error, PageError::Mismatch(why) if why.starts_with("DIGEST MISMATCH: the value")), "{error:?}");
+        assert!(
+            matches!(&error, PageError::Mismatch(why) if why.starts_with("DIGEST MISMATCH: the value")),
+            "{error:?}"
+        );
     }
 }

@@ -76,7 +76,8 @@ impl Limits {
     /// Counts a request of a network. If the request is not allowed, the error is the time until one is.
     pub fn count(&self, network: Network) -> Result<(), Duration> {
         let mut limiters = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        let limiter = limiters.get_or_insert(network, || Limiter::direct(Quota::per_minute(PER_MINUTE).allow_burst(BURST)));
+        let limiter =
+            limiters.get_or_insert(network, || Limiter::direct(Quota::per_minute(PER_MINUTE).allow_burst(BURST)));
         limiter.check().map_err(|until| until.wait_time_from(DefaultClock::default().now()))
     }
 

@@ -147,7 +147,8 @@ impl<'a> Batch<'a> {
             Err(problems) => return Ok(Err(problems)),
         };
         let _place = LONG_READS.wait(&caller.token).await?;
-        let reads: Vec<_> = requests.iter().map(|(name, _)| read::fetch_approval(&caller.client, namespace, name)).collect();
+        let reads: Vec<_> =
+            requests.iter().map(|(name, _)| read::fetch_approval(&caller.client, namespace, name)).collect();
         let reads = few_at_once(reads).await;
         let readable = reads.iter().filter_map(|read| Some(&read.as_ref().ok()?.approval));
         let members: Vec<_> = readable.filter(|approval| bond.target(&approval.spec.request).is_some()).collect();

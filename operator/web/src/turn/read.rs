@@ -57,7 +57,8 @@ impl Together {
         // All calls of a turn are of one run.
         let first: Vec<_> = seen.iter().take(1).map(|request| &request.approval).collect();
         let run = Runs::read(&caller.client, namespace, &first).await.0.into_values().next().unwrap_or_default();
-        let calls: Vec<_> = seen.into_iter().map(|request| Read::fetch_around(state, caller, namespace, request)).collect();
+        let calls: Vec<_> =
+            seen.into_iter().map(|request| Read::fetch_around(state, caller, namespace, request)).collect();
         let calls = few_at_once(calls).await;
         let calls = calls.into_iter().map(|call| Read { run: run.now.clone(), ..call }).collect();
         let bond = Bond::Turn(name.to_owned());
@@ -87,7 +88,8 @@ impl Together {
         let approvals: Vec<_> = seen.iter().map(|request| &request.approval).collect();
         let runs = Runs::read(&caller.client, namespace, &approvals).await;
         let strangers = runs.strangers(&approvals);
-        let calls: Vec<_> = seen.into_iter().map(|request| Read::fetch_around(state, caller, namespace, request)).collect();
+        let calls: Vec<_> =
+            seen.into_iter().map(|request| Read::fetch_around(state, caller, namespace, request)).collect();
         let calls = few_at_once(calls).await;
         let calls = calls.into_iter().map(|call| Read { run: runs.of(&call.seen.approval).now, ..call }).collect();
         Ok(Self { bond: Bond::Equal, namespace: namespace.to_owned(), calls, strangers })
@@ -109,7 +111,8 @@ pub struct Runs(BTreeMap<String, RunFacts>);
 impl Runs {
     /// Reads the runs of some requests of a namespace.
     pub async fn read(client: &Client, namespace: &str, approvals: &[&Approval]) -> Self {
-        let names: BTreeSet<&str> = approvals.iter().map(|approval| approval.spec.request.workflow.name.as_str()).collect();
+        let names: BTreeSet<&str> =
+            approvals.iter().map(|approval| approval.spec.request.workflow.name.as_str()).collect();
         let reads: Vec<_> = names.iter().map(|name| RunFacts::read(client, namespace, name)).collect();
         let facts = few_at_once(reads).await;
         Self(names.into_iter().map(str::to_owned).zip(facts).collect())
@@ -179,7 +182,13 @@ mod tests {
             let uid = if address.contains("other") { "another" } else { uid.as_str() };
             (200, json!({"metadata": {"name": "a", "uid": uid}, "spec": {"steps": []}, "status": {"steps": [1]}}))
         });
-        let all = [approval_of_run("pay-1"), approval_of_run("pay-1"), approval_of_run("pay-2"), approval_of_run("other"), approval_of_run("../secrets")];
+        let all = [
+            approval_of_run("pay-1"),
+            approval_of_run("pay-1"),
+            approval_of_run("pay-2"),
+            approval_of_run("other"),
+            approval_of_run("../secrets"),
+        ];
         let all: Vec<_> = all.iter().collect();
         let runs = Runs::read(&client, "finance", &all).await;
         assert_eq!(asked.lock().unwrap().len(), 3, "each run once, and no other path");

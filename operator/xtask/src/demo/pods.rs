@@ -175,7 +175,9 @@ async fn decide(harness: &Harness, approval: &str, is_manned: bool, reason: &str
         return Ok(true);
     }
     match person::ask_permission(harness, approval).await? {
-        GateOutcome::Nothing => show::words("Nothing was decided, so nothing runs: the run would wait until its deadline."),
+        GateOutcome::Nothing => {
+            show::words("Nothing was decided, so nothing runs: the run would wait until its deadline.")
+        }
         GateOutcome::Rejected => show::words("A no is an answer: the run ends, and no further container begins."),
         _ => return Ok(true),
     }

@@ -118,7 +118,9 @@ mod tests {
 
     #[test]
     fn arrows_to_the_left_are_fine() {
-        assert!(find_problems(&workspace(&[("signoff-api", &["kube"]), ("signoff-engine", &["signoff-api"])])).is_empty());
+        assert!(
+            find_problems(&workspace(&[("signoff-api", &["kube"]), ("signoff-engine", &["signoff-api"])])).is_empty()
+        );
     }
 
     #[test]

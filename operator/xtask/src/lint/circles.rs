@@ -313,7 +313,10 @@ mod tests {
 
     #[test]
     fn a_circle_of_three_passes() {
-        assert_eq!(find_all_circles(&[("a", "use crate::b;"), ("b", "use crate::c;"), ("c", "use crate::a;")]), [] as [String; 0]);
+        assert_eq!(
+            find_all_circles(&[("a", "use crate::b;"), ("b", "use crate::c;"), ("c", "use crate::a;")]),
+            [] as [String; 0]
+        );
     }
 
     #[test]

@@ -187,8 +187,8 @@ fn first_line(file: &File, matches: impl Fn(&str) -> bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::{
-        File, begins_a_path, find_missing_package_comment, find_mod_file, find_long_file, find_client,
-        find_missing_head, find_started_server, find_written_path,
+        File, begins_a_path, find_client, find_long_file, find_missing_head, find_missing_package_comment,
+        find_mod_file, find_started_server, find_written_path,
     };
 
     fn file(path: &str, text: &str) -> File {

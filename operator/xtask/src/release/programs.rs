@@ -54,7 +54,8 @@ impl Platform {
 
     /// Returns the platforms of which the toolchain has the standard library.
     pub(super) fn all() -> Result<Vec<Self>> {
-        let (host, libraries) = (read_rustc_field("host")?, PathBuf::from(output(&mut sysroot())?.trim()).join("lib/rustlib"));
+        let (host, libraries) =
+            (read_rustc_field("host")?, PathBuf::from(output(&mut sysroot())?.trim()).join("lib/rustlib"));
         let known = TARGETS.into_iter().filter(|(triple, ..)| libraries.join(triple).join("lib").is_dir());
         let platform =
             |(triple, os, arch): (&str, _, _)| Self { triple: triple.into(), os, arch, is_host: triple == host };
@@ -113,7 +114,8 @@ pub(super) struct Library {
 
 /// Returns the libraries that the toolchain links in: Rust's own, and the C library of the static programs.
 pub(super) fn find_libraries() -> Result<Vec<Library>> {
-    let output_text = output(Command::new("getconf").arg("GNU_LIBC_VERSION")).context("asking for the C library's version")?;
+    let output_text =
+        output(Command::new("getconf").arg("GNU_LIBC_VERSION")).context("asking for the C library's version")?;
     let glibc = output_text.trim().strip_prefix("glibc ").context("the C library is not glibc")?.to_owned();
     Ok(vec![
         Library { name: "glibc", version: glibc, licence: "LGPL-2.1-or-later" },

@@ -85,7 +85,8 @@ impl<'a> Parts<'a> {
             uses.entry(purl(package)).or_default().extend(used.iter().filter_map(|id| refer(id)));
         }
         let all_refs = self.roots.iter().filter_map(|id| refer(id));
-        let all_refs = all_refs.chain(libraries.iter().map(|library| format!("pkg:generic/{}@{}", library.name, library.version)));
+        let all_refs =
+            all_refs.chain(libraries.iter().map(|library| format!("pkg:generic/{}@{}", library.name, library.version)));
         uses.insert("signoff".into(), all_refs.collect());
         let part = |name: &&str| json!({"type": "application", "name": name, "version": version});
         let parts: Vec<_> = programs.iter().map(part).collect();
@@ -177,7 +178,12 @@ mod tests {
         let metadata = metadata();
         let libc = Library { name: "libc", version: "1".into(), licence: "MIT" };
         let bill = || {
-            Parts::find(&metadata, &["program"]).unwrap().render_sbom("0.1.0", &["program"], LOCK, std::slice::from_ref(&libc))
+            Parts::find(&metadata, &["program"]).unwrap().render_sbom(
+                "0.1.0",
+                &["program"],
+                LOCK,
+                std::slice::from_ref(&libc),
+            )
         };
         let sbom = bill();
         let refs: Vec<_> =

@@ -31,10 +31,15 @@ pub(super) async fn measure(shape: &Shape<'_>) -> Result<Vec<Row>> {
         let deadline = Instant::now() + TIMEOUT;
         // No event tells which policies an API server applies, so writes are sent until this policy is no longer
         // evaluated.
-        while count_evaluations(shape, policy, async || measure_writes(shape.harness, shape.sample, 1).await.map(drop)).await?.1 > 0.0 {
+        while count_evaluations(shape, policy, async || measure_writes(shape.harness, shape.sample, 1).await.map(drop))
+            .await?
+            .1
+            > 0.0
+        {
             ensure!(Instant::now() < deadline, "{policy} is still evaluated {TIMEOUT:?} after its binding was removed");
         }
-        let (row, times) = count_evaluations(shape, policy, async || shape.measure_row(&format!("without {policy}")).await).await?;
+        let (row, times) =
+            count_evaluations(shape, policy, async || shape.measure_row(&format!("without {policy}")).await).await?;
         ensure!(times == 0.0, "{policy} was evaluated {times} times after its binding was removed");
         rows.push(row);
         bindings::add(&shape.harness.cluster, policy).await?;
@@ -43,7 +48,11 @@ pub(super) async fn measure(shape: &Shape<'_>) -> Result<Vec<Row>> {
 }
 
 /// Returns the result of some writes, and the number of evaluations of a policy during the writes.
-async fn count_evaluations<T>(shape: &Shape<'_>, policy: &str, writes: impl AsyncFnOnce() -> Result<T>) -> Result<(T, f64)> {
+async fn count_evaluations<T>(
+    shape: &Shape<'_>,
+    policy: &str,
+    writes: impl AsyncFnOnce() -> Result<T>,
+) -> Result<(T, f64)> {
     let before = evaluations_so_far(&read_counters(shape.harness).await?, policy);
     let result = writes().await?;
     Ok((result, evaluations_so_far(&read_counters(shape.harness).await?, policy) - before))

@@ -90,8 +90,14 @@ impl OpenLoop {
         Ok(Self {
             clients,
             workflows,
-            opening: Phase { took: opened_in, writes: Writes { workflow_creates: own, ..writes_of_operator(opened - idle) } },
-            deciding: Phase { took: decided_in, writes: Writes { decisions: own, ..writes_of_operator(decided - opened_at_rest) } },
+            opening: Phase {
+                took: opened_in,
+                writes: Writes { workflow_creates: own, ..writes_of_operator(opened - idle) },
+            },
+            deciding: Phase {
+                took: decided_in,
+                writes: Writes { decisions: own, ..writes_of_operator(decided - opened_at_rest) },
+            },
             used: opening + deciding,
             event_ms: events.cost_ms,
             peak_mib,

@@ -59,7 +59,8 @@ fn render_ceiling([before, after]: &[Ceiling; 2], sizes: [usize; 2]) -> String {
     };
     let others = [before, after].map(|ceiling| hundredths(ceiling.others));
     let rows = kinds.map(|(name, rate)| (name, row(rate)));
-    let row_of_others = ("processors used by others", others.into_iter().chain([String::new(), String::new()]).collect());
+    let row_of_others =
+        ("processors used by others", others.into_iter().chain([String::new(), String::new()]).collect());
     let head = ["The ceiling: writes a second", "before", "after", "CPU ms, before", "after"].map(str::to_owned);
     let [workflow, approval] = sizes.map(|bytes| tenths(bytes as f64 / 1024.0));
     format!(

@@ -272,7 +272,8 @@ mod tests {
             "status": {"phase": "Running", "containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}}"#;
         let (first, second) = (Instant::now(), Instant::now() + Duration::from_secs(1));
         let pod = |at| sights.pod(Seen { object: serde_json::from_str(line).unwrap(), at }).unwrap();
-        let (sight, _) = tokio::join!(sights.wait_until("run", |sight| sight.ended), async { (pod(first), pod(second)) });
+        let (sight, _) =
+            tokio::join!(sights.wait_until("run", |sight| sight.ended), async { (pod(first), pod(second)) });
         assert_eq!((sight.made, sight.ended), (Some(first), Some(first)));
     }
 }

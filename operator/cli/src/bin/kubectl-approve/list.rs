@@ -177,7 +177,8 @@ fn sort_by_turn(found: &mut [Seen]) {
 
 /// Renders the requests of one run: a line each, with the turn, the gates, the tool, the target and the arguments.
 fn render_calls(found: &[Seen], has_namespace_column: bool, me: &Me, now: Moment, width: Option<usize>) -> String {
-    let columns = ["NAME", "TURN", "CALL", "GATE", "PHASE", "VOTES", "DEADLINE", "YOURS", "TOOL", "TARGET", "ARGUMENTS"];
+    let columns =
+        ["NAME", "TURN", "CALL", "GATE", "PHASE", "VOTES", "DEADLINE", "YOURS", "TOOL", "TARGET", "ARGUMENTS"];
     let headers: Vec<_> = has_namespace_column.then_some("NAMESPACE").into_iter().chain(columns).collect();
     let row = |seen: &Seen| {
         let request = &seen.approval.spec.request;
@@ -281,7 +282,13 @@ fn namespaces_text(session: &Session, everywhere: bool) -> String {
 }
 
 /// Renders the table. `width`: the columns of the terminal that the table must fit, or `None`.
-pub fn render_rows(found: &[Seen], has_namespace_column: bool, is_wide: bool, now: Moment, width: Option<usize>) -> String {
+pub fn render_rows(
+    found: &[Seen],
+    has_namespace_column: bool,
+    is_wide: bool,
+    now: Moment,
+    width: Option<usize>,
+) -> String {
     let mut headers = Vec::new();
     headers.extend(has_namespace_column.then_some("NAMESPACE"));
     headers.extend(["NAME", "WORKFLOW", "GATE", "PHASE", "VOTES", "DEADLINE", "AGE"]);

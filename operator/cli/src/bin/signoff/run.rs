@@ -305,7 +305,8 @@ fn give_answer(
     let is_named = |approval: &&&Approval| {
         let pending_gate = &approval.spec.request.gate;
         gate.is_none_or(|gate| {
-            [pending_gate.name.as_str(), &pending_gate.path, approval.metadata.name.as_deref().unwrap_or_default()].contains(&gate)
+            [pending_gate.name.as_str(), &pending_gate.path, approval.metadata.name.as_deref().unwrap_or_default()]
+                .contains(&gate)
         })
     };
     let open: Vec<_> = pending.iter().filter(is_named).collect();

@@ -24,7 +24,11 @@ pub struct Connection {
 }
 
 /// Connects to the cluster. The client counts the reads in `metrics`, and sets `clock`.
-pub async fn connect(arguments: &Arguments, metrics: &SharedMetrics, clock: &ServerClock) -> anyhow::Result<Connection> {
+pub async fn connect(
+    arguments: &Arguments,
+    metrics: &SharedMetrics,
+    clock: &ServerClock,
+) -> anyhow::Result<Connection> {
     let mut config = match &arguments.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?;

@@ -57,7 +57,8 @@ async fn main() -> anyhow::Result<ExitCode> {
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 
     let metrics = SharedMetrics::default();
-    let Connection { client, config: connection_config, namespace } = cluster::connect(&arguments, &metrics, &clock).await?;
+    let Connection { client, config: connection_config, namespace } =
+        cluster::connect(&arguments, &metrics, &clock).await?;
     let protected = cluster::protected_set(&connection_config).await;
     let http = HttpClient::new(HttpSettings {
         addresses: AddressSettings {
@@ -76,9 +77,10 @@ async fn main() -> anyhow::Result<ExitCode> {
     // The client is the same as for all other calls, so addresses are checked in the same way.
     let servers = Arc::new(McpClient::new(http.clone()));
     let tool_servers: Arc<dyn ToolServers> = servers.clone();
-    let outside = DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), call_clock)
-        .with_evaluator(evaluator.clone())
-        .with_tool_servers(tool_servers);
+    let outside =
+        DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), call_clock)
+            .with_evaluator(evaluator.clone())
+            .with_tool_servers(tool_servers);
 
     let notices = notices::build_notices(&arguments, &client, &namespace, (&clock, &protected, &metrics));
     let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);

@@ -52,7 +52,8 @@ pub async fn test(arguments: &Arguments, channel: &str, user: Option<&String>) -
         "no notices are configured; name their file by --notifications or NOTIFICATIONS_FILE (values: notifications)",
     )?;
     let (metrics, clock) = (SharedMetrics::default(), ServerClock::new(Arc::new(jiff::Timestamp::now)));
-    let Connection { client, config: connection_config, namespace } = cluster::connect(arguments, &metrics, &clock).await?;
+    let Connection { client, config: connection_config, namespace } =
+        cluster::connect(arguments, &metrics, &clock).await?;
     let protected = cluster::protected_set(&connection_config).await;
     let folder = arguments.state_dir.clone();
     let folder = folder.context("a test notes its time; name a folder of the operator by --state-dir or STATE_DIR")?;

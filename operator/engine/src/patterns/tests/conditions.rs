@@ -57,7 +57,11 @@ fn a_step_whose_condition_cannot_be_evaluated_fails_and_sends_nothing() {
         }
         assert_eq!(run.calls(), Vec::<String>::new(), "{answer}");
         assert!(has_failed_condition(run.record("pay")), "{answer}: {:?}", run.record("pay"));
-        assert!(run.expect_failure().contains("step pay: ") && run.expect_failure().contains("skipIf"), "{}", run.expect_failure());
+        assert!(
+            run.expect_failure().contains("step pay: ") && run.expect_failure().contains("skipIf"),
+            "{}",
+            run.expect_failure()
+        );
     }
     assert_eq!(run_with_answer(r#"{"status": "paid"}"#, pay(json!({})), json!([])).calls(), ["pay@1"]);
     let refunded = run_with_answer(r#"{"status": "refunded"}"#, pay(json!({})), json!([]));

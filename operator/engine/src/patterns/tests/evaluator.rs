@@ -83,7 +83,8 @@ fn the_run_fails_after_max_iterations_without_acceptance() {
 
 #[test]
 fn accept_best_accepts_the_draft_with_the_highest_score() {
-    let mut run = run_of_evaluator(json!({"onExhausted": "acceptBest", "accept": {"minScore": 90, "maxIterations": 2}}));
+    let mut run =
+        run_of_evaluator(json!({"onExhausted": "acceptBest", "accept": {"minScore": 90, "maxIterations": 2}}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 50);
     run.reply(".reviser", 1, "d2");

@@ -376,7 +376,11 @@ mod error_escalation {
     fn reject_fails_the_step_with_both_reasons() {
         let mut run = run_with_failed_step();
         run.decide("draft/.error", Outcome { reason: Some("too costly".into()), ..decided(Verdict::Reject) });
-        assert!(run.expect_failure().contains("503") && run.expect_failure().contains("too costly"), "{}", run.expect_failure());
+        assert!(
+            run.expect_failure().contains("503") && run.expect_failure().contains("too costly"),
+            "{}",
+            run.expect_failure()
+        );
     }
 
     #[test]

@@ -56,7 +56,11 @@ fn a_template_that_reads_the_number_fails_its_step_and_names_the_pointer() {
 #[test]
 fn a_result_with_an_unreadable_number_fails_the_run() {
     let run = run_with_answer(state_schema(), json!([]));
-    assert!(run.expect_failure().contains(&format!("the number at /customer/id {PROBLEM}")), "{}", run.expect_failure());
+    assert!(
+        run.expect_failure().contains(&format!("the number at /customer/id {PROBLEM}")),
+        "{}",
+        run.expect_failure()
+    );
     // Without a schema the answer is a text, and stays as it was written.
     let mut run = TestRun::new(json!([agent("look", "writer", "look it up")]));
     run.reply("look", 1, ANSWER);

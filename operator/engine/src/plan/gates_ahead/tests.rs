@@ -61,10 +61,16 @@ fn post() -> Value {
 fn the_gates_before_a_step_are_of_the_author_and_then_of_policies() {
     let plan = plan_with_gates(post(), None);
     let gates = plan.gates_of_step("apply#2").unwrap();
-    assert_eq!(names_of(&gates.before), [named_gate("look", true), named_gate("one-apply", true), named_gate("two-apply", true)]);
+    assert_eq!(
+        names_of(&gates.before),
+        [named_gate("look", true), named_gate("one-apply", true), named_gate("two-apply", true)]
+    );
     assert_eq!(gates.before.iter().filter(|gate| gate.added_by.is_some()).count(), 2);
     assert!(gates.output.is_none() && gates.failure.is_none() && !gates.asks_about_calls);
-    assert_eq!(names_of(&plan.gates_at_end()), [named_gate("release", true), named_gate("exit", true), named_gate("last", true)]);
+    assert_eq!(
+        names_of(&plan.gates_at_end()),
+        [named_gate("release", true), named_gate("exit", true), named_gate("last", true)]
+    );
     assert!(plan.gates_of_step("review").is_none(), "a gate has none");
     assert!(plan.gate_at("review#3").unwrap().is_certain);
 }
@@ -73,7 +79,10 @@ fn the_gates_before_a_step_are_of_the_author_and_then_of_policies() {
 fn a_gate_with_a_condition_is_not_certain() {
     let plan = plan_with_gates(post(), Some("inputs.customer == 'ACME'"));
     let gates = plan.gates_of_step("apply").unwrap();
-    assert_eq!(names_of(&gates.before), [named_gate("look", false), named_gate("one-apply", true), named_gate("two-apply", true)]);
+    assert_eq!(
+        names_of(&gates.before),
+        [named_gate("look", false), named_gate("one-apply", true), named_gate("two-apply", true)]
+    );
     let mut skipped = post();
     skipped["skipIf"] = json!("inputs.customer == 'ACME'");
     let plan = plan_with_gates(skipped, None);

@@ -149,7 +149,13 @@ impl Validator<'_> {
             });
         let done = parts.with("workers", Members::Open).with("last_response", Members::Open);
         let reduce_review = spec.reduce_review.as_deref().and_then(|name| {
-            self.plan_named_gate(plan, name, (".reduce-review", &format!("{field}.reduceReview")), &done, GateSubject::Workers)
+            self.plan_named_gate(
+                plan,
+                name,
+                (".reduce-review", &format!("{field}.reduceReview")),
+                &done,
+                GateSubject::Workers,
+            )
         });
         let spec_reduce = self.find_named_step(steps, spec.reduce.as_deref(), &format!("{field}.reduce"));
         let reduce = spec_reduce.as_ref().and_then(|spec_step| self.single_step(plan, spec_step, &done));

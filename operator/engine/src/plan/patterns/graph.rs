@@ -89,7 +89,8 @@ impl Validator<'_> {
                 let mut choices = Vec::new();
                 for (at, choice) in edge.choose.iter().enumerate() {
                     let field = format!("{field}.choose[{at}]");
-                    let when = self.parse_condition(&choice.when, &format!("{field}.when"), known, "the run then fails");
+                    let when =
+                        self.parse_condition(&choice.when, &format!("{field}.when"), known, "the run then fails");
                     let to = self.find_node(steps, &choice.to, &format!("{field}.to"));
                     if let (Some(when), Some(to)) = (when, to) {
                         choices.push((when, to));

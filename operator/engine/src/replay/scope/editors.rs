@@ -121,7 +121,10 @@ fn reviewed_digest<'a>(
 
 /// Returns the edits among the origins of a value, newest first, and the paths of the steps whose answers were cut.
 /// The origins of rendered texts are included; each text is followed once.
-pub(crate) fn edits_of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edit>, BTreeSet<String>), RenderError> {
+pub(crate) fn edits_of_origins(
+    run: &Run<'_>,
+    mut origins: Origins,
+) -> Result<(Vec<Edit>, BTreeSet<String>), RenderError> {
     let mut followed = BTreeSet::new();
     let mut texts: Vec<RecordKey> = origins.take_texts().into_iter().collect();
     while let Some(text) = texts.pop() {

@@ -168,7 +168,8 @@ pub(crate) fn view<'a>(
     let record = &visible.record;
     let is_response_read = is_read("response") || is_read("original");
     let (response, original) = run.origins.note_if(is_response_read, || response(run, step_scope, visible, seq))?;
-    let of_gate = if record.kind == StepKind::Hitl { hitl_view(run, step_scope, visible, is_read)? } else { no_decision() };
+    let of_gate =
+        if record.kind == StepKind::Hitl { hitl_view(run, step_scope, visible, is_read)? } else { no_decision() };
     if run.origins.are_only_noted() {
         return Ok(Value::Null);
     }

@@ -259,7 +259,12 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
     }
 
     /// Finds the gates that ask about the call. Ends the call if no gate asks and an equal call was made before.
-    async fn find_gates(&self, check: &str, site: &ToolCallSite<'a>, proposal: &Proposal) -> Result<Gating<'a>, CallEnd> {
+    async fn find_gates(
+        &self,
+        check: &str,
+        site: &ToolCallSite<'a>,
+        proposal: &Proposal,
+    ) -> Result<Gating<'a>, CallEnd> {
         let part = || Part::step(check, 1);
         let gating = self.run.render(|| within(part, || Gating::find(self.run, site, proposal))).await;
         let gating = gating.map_err(EarlyEnd::Failed)?;
@@ -302,7 +307,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
     /// Returns the call with everything that the gates before its step show.
     fn cleared_call(&self, site: &ToolCallSite<'a>, proposal: Proposal, cleared: Cleared) -> ClearedCall<'a> {
         let (tool, needs_people) = (self.tool, cleared.needs_people());
-        let (call, given) = (CallOfTurn::of(self.turn, self.at, site), Some(shown::arguments_beginning(&self.arguments)));
+        let (call, given) =
+            (CallOfTurn::of(self.turn, self.at, site), Some(shown::arguments_beginning(&self.arguments)));
         let describe = move |run: &Run<'a>, seq: Seq| {
             run.origins.note_edits(&editors::edits_of_call(run, &call.path, Seq::END)?);
             shown::describe_at_step(run, &call, tool, &proposal, (needs_people, seq))

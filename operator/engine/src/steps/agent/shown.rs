@@ -237,7 +237,12 @@ fn earlier_events(
 }
 
 /// Returns the lines about equal calls: the time and result of the last one, and the number in this turn.
-fn repetition_lines(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: Seq) -> Result<Vec<String>, RenderError> {
+fn repetition_lines(
+    run: &Run<'_>,
+    call: &CallOfTurn,
+    proposal: &Proposal,
+    seq: Seq,
+) -> Result<Vec<String>, RenderError> {
     let Some(equal) = &proposal.equal else { return Ok(Vec::new()) };
     let made = equal.last_made_before(run, seq).map(|earlier| equal::repetition_line(run, &earlier)).transpose()?;
     let mut lines: Vec<_> = made.map(|line| text::display(&line, LINE)).into_iter().collect();

@@ -189,7 +189,9 @@ async fn show_run(alice: &Seat<'_>) -> Result<()> {
     show::act("8. The run", "The page of the letter's run: its steps and gates, who decided, and what came of it.");
     let stage = alice.stage;
     alice.open(&format!("{}/n/{}/w/{LETTER}", stage.web.url(), stage.harness.namespace.name)).await?;
-    alice.check_words("main", &[LETTER, "Succeeded", "draft", "review", "send", "modified by alice@example.com"]).await?;
+    alice
+        .check_words("main", &[LETTER, "Succeeded", "draft", "review", "send", "modified by alice@example.com"])
+        .await?;
     let words = ["dana@example.com", "alice@example.com"];
     alice.print_elements("#run .run-facts dt, .outline .step-line, #run .votes li", &words).await?;
     alice.take_picture("run").await

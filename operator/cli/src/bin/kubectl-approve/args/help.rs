@@ -70,8 +70,9 @@ fn first_positional(words: &[OsString]) -> Option<&str> {
 fn has_value_next(command: &Command, option: &str) -> bool {
     let takes_value = |is_option: &dyn Fn(&Arg) -> bool| {
         let mut arguments = command.get_arguments();
-        arguments
-            .any(|argument| is_option(argument) && argument.get_action().takes_values() && !argument.is_require_equals_set())
+        arguments.any(|argument| {
+            is_option(argument) && argument.get_action().takes_values() && !argument.is_require_equals_set()
+        })
     };
     if let Some(long) = option.strip_prefix("--") {
         return takes_value(&|argument| argument.get_long() == Some(long));

@@ -369,7 +369,10 @@ mod tests {
         let later = "2026-11-22T09:40:00Z".parse().unwrap();
         twice[1].approval.metadata.creation_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(later));
-        assert_eq!(keep_newest_of_gate(find_matching("w/g", &twice))[0].metadata.name.as_deref(), Some("w-g-0000000002"));
+        assert_eq!(
+            keep_newest_of_gate(find_matching("w/g", &twice))[0].metadata.name.as_deref(),
+            Some("w-g-0000000002")
+        );
         twice[1].approval.spec.request.workflow.uid = "another".to_owned();
         assert_eq!(keep_newest_of_gate(find_matching("w/g", &twice)).len(), 2);
     }

@@ -77,7 +77,11 @@ async fn find_deployments(session: &Session) -> Result<Vec<Installed>, String> {
                 Installed { version: version_label(&deployment.metadata), images }
             };
             let deployments: Vec<_> = found.items.iter().map(read_deployment).collect();
-            if deployments.is_empty() { Err(format!("no Deployment in namespace {namespace}")) } else { Ok(deployments) }
+            if deployments.is_empty() {
+                Err(format!("no Deployment in namespace {namespace}"))
+            } else {
+                Ok(deployments)
+            }
         }
         Err(error) => Err(match session.explain(error) {
             Failure::Refused(_) => format!("not readable: you may not list deployments in namespace {namespace}"),

@@ -209,7 +209,8 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
     if asks_user && !terminal::can_ask() {
         let approve_command =
             session.call.decisions(approval).into_iter().find(|suggestion| suggestion.verdict == args.verdict);
-        let approve_command = approve_command.map(|suggestion| format!(", or {}", suggestion.command)).unwrap_or_default();
+        let approve_command =
+            approve_command.map(|suggestion| format!(", or {}", suggestion.command)).unwrap_or_default();
         let stream = if terminal::is_stdin_terminal() { "standard error" } else { "standard input" };
         return Err(Failure::Refused(format!(
             "{stream} is not a terminal, so there is no confirmation: use --yes{approve_command}"

@@ -58,7 +58,8 @@ pub fn ask_missing(args: &mut DecisionArgs, request: &ApprovalRequest) -> Result
 /// # Errors
 /// The user did not say yes.
 pub fn confirm(args: &DecisionArgs, approval: &Approval, me: &Me) -> Result<(), Failure> {
-    let answered = terminal::ask(&render_question(args, approval, me)).map_err(|error| Failure::Other(error.to_string()))?;
+    let answered =
+        terminal::ask(&render_question(args, approval, me)).map_err(|error| Failure::Other(error.to_string()))?;
     if answered { Ok(()) } else { Err(Failure::Declined) }
 }
 

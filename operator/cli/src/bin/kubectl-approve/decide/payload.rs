@@ -81,7 +81,9 @@ fn collect_parameters(
             }
             match value {
                 Value::Object(fields) => fields,
-                _ => return Err(Failure::Usage(format!("--from-file must hold an object: this gate takes {expected}"))),
+                _ => {
+                    return Err(Failure::Usage(format!("--from-file must hold an object: this gate takes {expected}")));
+                }
             }
         }
     };

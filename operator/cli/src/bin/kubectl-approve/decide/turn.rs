@@ -158,7 +158,12 @@ fn show_all(session: &Session, calls: &[Seen], me: &Me, is_dry: bool) {
 }
 
 /// Prepares the decision about one call. Prints a failure at once, before the user is asked about the other calls.
-async fn prepare(session: &Session, args: &DecisionArgs, reading: &Reading, asks_user: bool) -> Result<Prepared, Failure> {
+async fn prepare(
+    session: &Session,
+    args: &DecisionArgs,
+    reading: &Reading,
+    asks_user: bool,
+) -> Result<Prepared, Failure> {
     let name = reading.seen.approval.metadata.name.clone().unwrap_or_default();
     let call_args = DecisionArgs { name, ..args.clone() };
     let prepared = match reading.check(&call_args) {

@@ -46,7 +46,8 @@ pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Opti
     let mut waited = Waited::new(stored, entry);
     while !is_final(&waited.state, entry.decision.verdict, wait) {
         let Ok(Some(event)) =
-            tokio::time::timeout_at(wait_end(&waited.approval, wait, session.default_wait, started), events.next()).await
+            tokio::time::timeout_at(wait_end(&waited.approval, wait, session.default_wait, started), events.next())
+                .await
         else {
             break;
         };

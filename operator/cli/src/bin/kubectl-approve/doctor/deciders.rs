@@ -265,7 +265,10 @@ mod tests {
             Right::Missing(Some("Group finance".into()))
         );
         assert_eq!(find_right_by_bindings(&grants, &Subject::group("sre")), Right::Groups(vec!["finance".into()]));
-        assert_eq!(find_right_by_bindings(&grants, &Subject::user("finance")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(
+            find_right_by_bindings(&grants, &Subject::user("finance")),
+            Right::Missing(Some("Group finance".into()))
+        );
     }
 
     #[test]
@@ -277,7 +280,10 @@ mod tests {
         // An approver whose name is similar to the name of a bound group still counts as misspelt.
         let mixed = grants(json!([{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "finance"}]));
         assert_eq!(find_right_by_bindings(&mixed, &Subject::group("leads")), Right::Users(1));
-        assert_eq!(find_right_by_bindings(&mixed, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(
+            find_right_by_bindings(&mixed, &Subject::group("finanec")),
+            Right::Missing(Some("Group finance".into()))
+        );
     }
 
     #[test]

@@ -276,7 +276,8 @@ mod tests {
 
     #[test]
     fn approvals_that_cannot_be_read_or_listed_are_a_problem() {
-        let unreadable = Upgrade { changes: policy_changes(), unreadable: vec!["approval x".into()], ..Upgrade::default() };
+        let unreadable =
+            Upgrade { changes: policy_changes(), unreadable: vec!["approval x".into()], ..Upgrade::default() };
         let refused = Failure::Refused("you cannot list approvals".into());
         let unlisted = Upgrade { changes: policy_changes(), unknown: vec![refused], ..Upgrade::default() };
         for (upgrade, problem, sentence) in [

@@ -304,7 +304,10 @@ impl<'a> Gate<'a> {
         let without_approver = self
             .blocked_quorum()
             .map(|_| format!("no binding grants the verb approve to an approver of {}", self.name()));
-        without_approver.or_else(|| self.find_unmet_group()).or_else(|| self.find_user_shortage()).filter(|_| self.is_open())
+        without_approver
+            .or_else(|| self.find_unmet_group())
+            .or_else(|| self.find_user_shortage())
+            .filter(|_| self.is_open())
     }
 
     /// Returns the problem that a group of `requiredFrom` has no right to decide, or `None`.
@@ -407,7 +410,10 @@ mod tests {
         approval.spec.request.quorums[0].approvers = vec![Subject::group("finanec")];
         let gate = gate(&approval, |_| Right::Missing(Some("Group finance".into())));
         let name = approval.metadata.name.clone().unwrap();
-        assert_eq!(gate.find_problem().unwrap(), format!("no binding grants the verb approve to an approver of {name}"));
+        assert_eq!(
+            gate.find_problem().unwrap(),
+            format!("no binding grants the verb approve to an approver of {name}")
+        );
         assert_eq!(
             gate.render(sample::now()),
             format!(
@@ -503,7 +509,10 @@ mod tests {
         let run =
             |status: serde_json::Value| Run { name: "report".into(), now: serde_json::from_value(status).unwrap() };
         let pending = run(json!({}));
-        assert_eq!(render_run(&pending, &alive), "Workflow report: Pending\n  the operator has not reconciled it yet\n");
+        assert_eq!(
+            render_run(&pending, &alive),
+            "Workflow report: Pending\n  the operator has not reconciled it yet\n"
+        );
         assert!(render_run(&pending, &gone).contains("no operator has renewed its Lease for 42 s"));
         let refused = run(json!({"phase": "Pending", "conditions": [
             {"type": "Accepted", "status": "False", "reason": "Invalid", "message": "spec.steps: \u{1b}[2Jbad", "lastTransitionTime": "2026-11-22T10:00:00Z"},

@@ -61,7 +61,10 @@ fn render_numbered(found: &[Seen]) -> String {
             prompt_cell(&seen.approval.spec.request, 48),
         ]
     };
-    render_table(&["#", "WORKFLOW/GATE", "DEADLINE", "REQUESTER", "PROMPT"], found.iter().enumerate().map(row).collect())
+    render_table(
+        &["#", "WORKFLOW/GATE", "DEADLINE", "REQUESTER", "PROMPT"],
+        found.iter().enumerate().map(row).collect(),
+    )
 }
 
 #[cfg(test)]

@@ -56,7 +56,9 @@ pub async fn restore_segments(session: &Session, workflow: &mut Workflow, cache:
         if !cache.contains_key(&segment.digest) {
             let unusual_name = status.value_names.get(&segment.digest).map(String::as_str);
             cache.extend(
-                read_segment(session, &run, &segment.digest, unusual_name).await.map(|read| (segment.digest.clone(), read)),
+                read_segment(session, &run, &segment.digest, unusual_name)
+                    .await
+                    .map(|read| (segment.digest.clone(), read)),
             );
         }
         match cache.get(&segment.digest) {

@@ -125,7 +125,9 @@ impl<'r> Menu<'r> {
             Verdict::Approve if is_output_check => "go on with this answer, whether it fits the schema or not",
             Verdict::Retry if is_failure_gate => "make one more attempt; gates in front of it ask first",
             Verdict::Skip if is_failure_gate => "go on without its result",
-            Verdict::Modify if is_failure_gate => "make one more attempt, with what you make of the request, in your editor",
+            Verdict::Modify if is_failure_gate => {
+                "make one more attempt, with what you make of the request, in your editor"
+            }
             Verdict::Approve if is_call => "go on with exactly this call",
             Verdict::Approve => "go on with exactly this",
             Verdict::Reject if ends_run => "reject it, and end the run",

@@ -27,7 +27,8 @@ pub(super) fn print(
     workflow: Option<&Workflow>,
     is_selected: impl Fn(&str) -> bool,
 ) -> anyhow::Result<()> {
-    let catalogues: Catalogues = listed.iter().map(|listed| (listed.server.name.clone(), listed.catalogue.clone())).collect();
+    let catalogues: Catalogues =
+        listed.iter().map(|listed| (listed.server.name.clone(), listed.catalogue.clone())).collect();
     let flow = workflow.map(|workflow| server_flow(workflow, &catalogues));
     // A server that could not be asked has its own note already.
     let missing = workflow.map(|workflow| server_tools::missing(&workflow.spec, &catalogues)).unwrap_or_default();

@@ -132,7 +132,11 @@ fn the_failure_of_an_empty_answer_names_the_model_and_the_tokens() {
         finish_answer(&mut run, "handle", "", is_cut, tokens);
         finish_answer(&mut run, "handle/.ask-2", "", is_cut, tokens);
         let problem = format!("its answer is not as it should be: it is empty{cause}{remedy}");
-        assert!(run.expect_failure().ends_with(&format!("model m of provider models: {problem}")), "{}", run.expect_failure());
+        assert!(
+            run.expect_failure().ends_with(&format!("model m of provider models: {problem}")),
+            "{}",
+            run.expect_failure()
+        );
     }
 }
 
@@ -142,7 +146,11 @@ fn the_failure_of_a_malformed_cut_answer_says_that_it_was_cut() {
     for path in ["handle", "handle/.ask-2", "handle/.ask-3"] {
         finish_answer(&mut run, path, r#"{"paid": "#, true, (64, 0));
     }
-    assert!(run.expect_failure().ends_with(": it was cut at maxTokens; raise maxTokens of agent clerk"), "{}", run.expect_failure());
+    assert!(
+        run.expect_failure().ends_with(": it was cut at maxTokens; raise maxTokens of agent clerk"),
+        "{}",
+        run.expect_failure()
+    );
 }
 
 /// Returns a run with a gate about the answer of its agent, and another about a text that is rendered from it.

@@ -43,7 +43,10 @@ fn an_escalation_is_seen_by_the_level_before_its_vote() {
     assert_eq!(escalated(&[voted_approval(&[], 0), voted_approval(&[1], 0)]), DecisionState::NotEscalated);
     // The gate was escalated by a timeout before the vote was stored, or before it was counted.
     assert_eq!(escalated(&[voted_approval(&[], 1), voted_approval(&[1], 1)]), DecisionState::NotEscalated);
-    assert_eq!(escalated(&[voted_approval(&[], 0), voted_approval(&[], 1), voted_approval(&[1], 1)]), DecisionState::NotEscalated);
+    assert_eq!(
+        escalated(&[voted_approval(&[], 0), voted_approval(&[], 1), voted_approval(&[1], 1)]),
+        DecisionState::NotEscalated
+    );
     assert_eq!(escalated(&[voted_approval(&[], 1), voted_approval(&[1], 2)]), DecisionState::Escalated);
     // A vote that was counted before the command began.
     assert_eq!(escalated(&[voted_approval(&[1], 1)]), DecisionState::Counted);

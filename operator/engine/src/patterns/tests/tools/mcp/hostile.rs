@@ -564,7 +564,11 @@ fn a_catalogue_that_cannot_be_read_offers_nothing() {
     for catalogue in ["no JSON", "[]", "{}", r#"{"tools":[{"name":"a"},{"name":"a"}]}"#] {
         let mut run = TestRun::of(spec(json!({}), gate_of_all_tools(json!({}))));
         run.reply(TOOLS, 1, catalogue);
-        assert!(run.expect_failure().contains("the recorded tools of the server crm cannot be read"), "{}", run.expect_failure());
+        assert!(
+            run.expect_failure().contains("the recorded tools of the server crm cannot be read"),
+            "{}",
+            run.expect_failure()
+        );
         assert!(run.record("handle").error.as_ref().unwrap().is(FailureClass::Malformed), "{catalogue}");
     }
 }
