@@ -119,7 +119,7 @@ impl Template {
         url::assemble(&framed).map_err(to_error)
     }
 
-    /// Renders this template by `engine` to a text that is not cleaned. Only the used values of the scope are converted.
+    /// Renders this template by `engine`, without cleaning the text. Only the used values of the scope are converted.
     fn render_by(
         &self,
         engine: &minijinja::Environment<'_>,

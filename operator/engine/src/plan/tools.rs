@@ -297,13 +297,7 @@ impl Validator<'_> {
         planned
     }
 
-    fn plan_tool(
-        &mut self,
-        plan: &PlanContext<'_>,
-        tool: &Tool,
-        field: &str,
-        everywhere: &Known,
-    ) -> Option<PlannedTool> {
+    fn plan_tool(&mut self, plan: &PlanContext<'_>, tool: &Tool, field: &str, globals: &Known) -> Option<PlannedTool> {
         let parameters = tool.parameters.clone().unwrap_or_else(no_parameters);
         if parameters.0.get("type") != Some(&json!("object")) {
             self.error(format!("{field}.parameters"), "the schema must say `type: object`: arguments have names");
@@ -342,7 +336,7 @@ impl Validator<'_> {
         let is_alike = |other: &Tool| other.step != tool.step || other.parameters == tool.parameters;
         let is_alike = plan.spec.tools.iter().all(is_alike);
         let arguments = if is_alike && !self.accepted { references::members(&parameters.0) } else { Members::Open };
-        let known = everywhere.clone().with("args", arguments);
+        let known = globals.clone().with("args", arguments);
         let mut planned = self.plan_step(step, &StepContext::new(plan, &at, PLANNED_CALLS, known))?;
         // The gates of policies are below each call.
         for gate in &mut planned.policy_gates {

@@ -17,9 +17,7 @@ use super::{
     dialect::LeftOut,
     fields::Fields,
     merged::Merged,
-    protocol::{
-        ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, opaque_of, parse_document,
-    },
+    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, opaque_of, parse_object},
 };
 use crate::error::CallError;
 
@@ -237,7 +235,7 @@ impl Reading for Completion {
     }
 
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
-        let document = parse_document(document)?;
+        let document = parse_object(document)?;
         if document.get("usage").is_some() {
             self.collected.set_usage(read_usage(&document.object("usage")?)?);
         }

@@ -17,7 +17,7 @@ use super::{
     fields::Fields,
     protocol::{
         ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, opaque_of,
-        parse_document, printable_word,
+        parse_object, printable_word,
     },
     requested::written_size,
 };
@@ -338,7 +338,7 @@ struct OwnOfCall<'a> {
 
 impl Reading for Generated {
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
-        let document = parse_document(document)?;
+        let document = parse_object(document)?;
         if document.get("usageMetadata").is_some() {
             self.collected.set_usage(read_usage(&document.object("usageMetadata")?));
         }

@@ -17,7 +17,7 @@ use super::{
     fields::Fields,
     protocol::{
         ModelList, Protocol, Reading, Unreadable, Written, arguments_object, foreign_tool, incomplete, opaque_of,
-        parse_document,
+        parse_object,
     },
     requested::escaped_size,
 };
@@ -195,7 +195,7 @@ struct Chat {
 
 impl Reading for Chat {
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
-        let document = parse_document(document)?;
+        let document = parse_object(document)?;
         if document.get("message").is_some() {
             self.has_message = true;
             self.add_message(&document.object("message")?)?;

@@ -111,7 +111,7 @@ impl From<serde_json::Error> for Unreadable {
 ///
 /// # Errors
 /// The document is not an object, or contains an error of the provider.
-pub(super) fn parse_document(document: &[u8]) -> Result<Fields<'_>, Unreadable> {
+pub(super) fn parse_object(document: &[u8]) -> Result<Fields<'_>, Unreadable> {
     let text = std::str::from_utf8(document).map_err(|_| Unreadable::Form(1, 1))?;
     let fields = Fields::of(text)?;
     match fields.get("error") {

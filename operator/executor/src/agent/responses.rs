@@ -18,9 +18,7 @@ use super::{
     collected::{CallPiece, Collected, Finish, MAX_OPAQUE},
     dialect::LeftOut,
     fields::{AtMost, Fields},
-    protocol::{
-        ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, opaque_of, parse_document,
-    },
+    protocol::{ModelList, Protocol, Reading, Unreadable, Written, foreign_tool, incomplete, opaque_of, parse_object},
     requested::written_size,
 };
 use crate::error::CallError;
@@ -253,7 +251,7 @@ enum ItemKind {
 
 impl Reading for Response {
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
-        let document = parse_document(document)?;
+        let document = parse_object(document)?;
         // Events after the end are not part of the answer.
         if self.collected.is_complete {
             return Ok(());

@@ -31,7 +31,7 @@ pub struct Flow {
     pub since: Moment,
 }
 
-/// Adds a sign-in to the cookie. Beyond [`MOST`], the oldest sign-ins are removed.
+/// Adds a sign-in to the cookie. Beyond `MOST`, the oldest sign-ins are removed.
 pub fn add(jar: PrivateCookieJar, flow: Flow, now: Moment) -> PrivateCookieJar {
     let mut flows = read(&jar, now);
     flows.push(flow);

@@ -41,8 +41,8 @@ impl Deref for Letters {
 }
 
 impl Letters {
-    /// Starts a cluster or uses the user's cluster, installs the chart, binds people's roles, and starts the operator as
-    /// its service account.
+    /// Starts a cluster or uses the user's cluster, installs the chart, binds people's roles, and starts the operator
+    /// as its service account.
     pub(super) async fn start(
         user_cluster: Option<(PathBuf, String)>,
         model: Option<Model>,

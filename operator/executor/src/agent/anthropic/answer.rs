@@ -12,7 +12,7 @@ use super::{OF_CALL, is_blank};
 use crate::agent::{
     collected::{CallPiece, Collected, Finish, MAX_OPAQUE},
     fields::Fields,
-    protocol::{Reading, Unreadable, foreign_tool, incomplete, parse_document},
+    protocol::{Reading, Unreadable, foreign_tool, incomplete, parse_object},
     requested::escaped_size,
 };
 
@@ -71,7 +71,7 @@ impl Reading for MessageAnswer {
         if self.collected.is_complete {
             return Ok(());
         }
-        let event = parse_document(document)?;
+        let event = parse_object(document)?;
         match kind(&event)?.as_str() {
             "message" => self.take_whole(&event),
             "message_start" => {

@@ -146,8 +146,8 @@ impl Session {
         read_approval(&found)
     }
 
-    /// Whether no namespace of this session has a Workflow of this name. False if a request fails, or if the text is not
-    /// a valid name.
+    /// Whether no namespace of this session has a Workflow of this name. False if a request fails, or if the text is
+    /// not a valid name.
     pub async fn is_missing(&self, workflow: &str) -> bool {
         if !names::is_object(workflow) {
             return false;
