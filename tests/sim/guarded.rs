@@ -109,7 +109,7 @@ async fn no_run_begins_without_a_policy_a_binding_or_a_crd() {
         assert_eq!(harness.workflow(&run)["status"]["phase"], "Pending", "without {name}:\n{}", harness.server.story());
         assert_eq!(harness.condition("Guarded"), ("False".to_owned(), "PoliciesDiffer".to_owned()), "without {name}");
         harness.server.insert(object).unwrap();
-        // The requester of a run created then is not certain; earlier runs go on.
+        // A run created without the object fails, because its requester is not verified.
         let refused = harness.wait_for_phase(&run, "Failed").await;
         let why = list(&refused["status"]["conditions"]).find(|condition| condition["type"] == "Accepted").unwrap();
         assert_eq!(why["reason"], "RequesterUnverified", "without {name}");

@@ -157,7 +157,7 @@ fn schemas_of_money_lists_and_dates_are_validated_exactly() {
 }
 
 #[test]
-fn a_schema_that_parses_a_text_as_json_repeatedly_is_refused() {
+fn keywords_about_the_content_of_texts_are_refused_but_are_valid_property_names() {
     for (keyword, value) in [
         ("contentMediaType", json!("application/json")),
         ("contentEncoding", json!("base64")),

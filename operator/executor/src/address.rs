@@ -221,7 +221,7 @@ impl Allowed {
         }
     }
 
-    /// Whether an entry names the address itself or its host, and not a larger range.
+    /// Whether an entry that covers the address names this address itself or its host, and not a larger range.
     fn names(&self, address: IpAddr) -> bool {
         match self {
             Self::Network { network, .. } => *network == Cidr::single(address),

@@ -73,26 +73,27 @@ fn find_unquoted(text: &str, line: usize, why: &str) -> Option<(usize, String)> 
     Some((line + value, format!("{problem}: put the text in quotes")))
 }
 
-/// Finds a quote or a bracket that is open at the end of the line before the one where the reader stopped.
+/// Finds a quote or a bracket that is still open at the end of the line before the line that begins at the byte
+/// `line`, if the message `why` of the reader can mean that.
 fn find_unclosed(text: &str, line: usize, why: &str) -> Option<(usize, String)> {
     if !["quoted scalar", "placement", "flow"].iter().any(|words| why.contains(words)) {
         return None;
     }
-    let before = line_start(text, line.checked_sub(1)?);
-    let content = text.get(before..line)?;
-    let mut open: Vec<(usize, char)> = Vec::new();
-    let quote = scan(content, |at, c| {
+    let previous_line = line_start(text, line.checked_sub(1)?);
+    let content = text.get(previous_line..line)?;
+    let mut open_brackets: Vec<(usize, char)> = Vec::new();
+    let unclosed_quote = scan(content, |at, c| {
         match c {
-            '[' | '{' => open.push((at, c)),
-            ']' | '}' => drop(open.pop()),
+            '[' | '{' => open_brackets.push((at, c)),
+            ']' | '}' => drop(open_brackets.pop()),
             _ => {}
         }
         false
     });
-    match (quote, open.first()) {
-        (Some(at), _) => Some((before + at, "an unclosed quote: close the quote".to_owned())),
-        (None, Some((at, '['))) => Some((before + at, "an unclosed bracket '[': close it with ]".to_owned())),
-        (None, Some((at, _))) => Some((before + at, "an unclosed bracket '{': close it with }".to_owned())),
+    match (unclosed_quote, open_brackets.first()) {
+        (Some(at), _) => Some((previous_line + at, "an unclosed quote: close the quote".to_owned())),
+        (None, Some((at, '['))) => Some((previous_line + at, "an unclosed bracket '[': close it with ]".to_owned())),
+        (None, Some((at, _))) => Some((previous_line + at, "an unclosed bracket '{': close it with }".to_owned())),
         (None, None) => None,
     }
 }

@@ -165,7 +165,7 @@ impl Ledger {
     }
 
     /// Settles a delivery that was delivered, given up or dropped. Does nothing if the delivery does not wait. Beyond
-    /// [`MAX_AHEAD`] settled deliveries, the oldest is forgotten.
+    /// `MAX_AHEAD` settled deliveries, the oldest is forgotten.
     pub fn settle(&mut self, key: &DeliveryKey) {
         let Some(at) = self.waiting.remove(key) else { return };
         self.is_changed = true;

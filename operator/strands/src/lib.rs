@@ -91,7 +91,7 @@ pub(crate) fn is_file(node: &Node) -> bool {
 /// Imports a workflow file of the Strands CLI. `approver` is the user who decides if the file names no approver.
 ///
 /// # Errors
-/// The text is not YAML, or not such a file: the missing parts, with their positions.
+/// The text is not YAML, or not exactly one workflow file of the Strands CLI. Each problem has its position.
 pub fn import(text: &str, approver: &str) -> Result<Imported, Vec<Problem>> {
     let mut problems = Problems::of(text);
     let mut documents = source::documents(text);

@@ -16,9 +16,9 @@ fn refund_arguments(amount: u32) -> Value {
     json!({"amount": amount, "customer": "ACME"})
 }
 
-/// Returns a run of an agent that refunds 420 at each visit, without a gate in front of the refund, with a review that
-/// can send it back.
-fn reviewed_run(scene: &Scene, run: &str, change: impl FnOnce(&mut Value)) -> Value {
+/// Returns the spec of [`clerk`] without its first gate, the one before refunds, and with a review of the agent's answer
+/// that can defer. `change` edits the spec last.
+fn spec_with_review(scene: &Scene, run: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut spec = clerk(scene, run, json!({}), json!({}));
     spec["gates"].as_array_mut().unwrap().remove(0);
     let verdicts = json!({"allowedVerdicts": ["Approve", "Reject", "Defer", "Abort"]});
@@ -57,12 +57,12 @@ async fn a_deferred_agent_does_not_pay_again_unless_its_tool_is_repeatable() {
         spec["tools"][0]["repeatable"] = json!(true);
     };
     tokio::join!(
-        scene.begin("remembers", reviewed_run(&scene, "remembers", |_| {})),
-        scene.begin("fresh", reviewed_run(&scene, "fresh", review_fresh_answer)),
-        scene.begin("repeatable", reviewed_run(&scene, "repeatable", repeatable)),
+        scene.begin("remembers", spec_with_review(&scene, "remembers", |_| {})),
+        scene.begin("fresh", spec_with_review(&scene, "fresh", review_fresh_answer)),
+        scene.begin("repeatable", spec_with_review(&scene, "repeatable", repeatable)),
         scene.begin(
             "refused",
-            reviewed_run(&scene, "refused", |spec| spec["steps"][0]["agent"]["conversation"] = json!("fresh"))
+            spec_with_review(&scene, "refused", |spec| spec["steps"][0]["agent"]["conversation"] = json!("fresh"))
         ),
     );
     tokio::join!(

@@ -29,7 +29,8 @@ pub(super) struct ObservedApproval {
     pub(super) guard_epoch: Arc<str>,
 }
 
-/// Reads the state of an Approval. A finished Approval also enqueues its run, or keeps only its summary in the cache.
+/// Reads the state of an open Approval. For a finished Approval, enqueues its open run, or else reduces the cached
+/// Approval to its summary, and returns `Nothing`.
 pub(super) async fn observe(context: &Context, name: &Name) -> Result<ApprovalObservation, Error> {
     let approval = match context.objects.approvals.find(name) {
         Found::Here(approval) => Some(approval),

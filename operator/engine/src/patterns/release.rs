@@ -164,8 +164,8 @@ fn render_outputs<'a>(run: &Run<'a>, pattern: &PatternResult<'a>, seq: Seq) -> R
     }
 }
 
-/// Renders the release, and returns it with its origins. `seq` is the number of the journal as of which it is rendered,
-/// or `None` for the newest one.
+/// Renders the release, and returns it with its origins. `seq`: the number of the journal as of which the release is
+/// rendered; `None` for the newest number, in a run without gates of policies at its end.
 async fn render_release<'a>(
     run: &Run<'a>,
     pattern: &PatternResult<'a>,
@@ -177,10 +177,12 @@ async fn render_release<'a>(
             let nothing = RunResult { outputs: String::new(), artifacts: Vec::new(), left_out: Vec::new() };
             return Ok((nothing, Origins::default()));
         }
+        // The gates review the rendering as of `seq`, so the text is rendered again.
         (Outputs::Rendered(_), Some(seq)) => {
             let text = render_part(run, || render_outputs(run, pattern, seq)).await;
             text.map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?
         }
+        // Without a gate the origins are not used.
         (Outputs::Rendered(text), None) => (text, Origins::default()),
         // The text is already rendered. Its origins are those of the result, which is the text of the person.
         (Outputs::Written(text), _) => {

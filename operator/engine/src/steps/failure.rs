@@ -37,7 +37,7 @@ const ASKS_AGAIN: [Verdict; 3] = [Verdict::Retry, Verdict::Defer, Verdict::Respo
 /// A step that failed.
 pub(super) struct StepFailure {
     pub(super) error: StepError,
-    /// Whether a person rejected the answer of the step. If so, the run ends with all parallel branches.
+    /// Whether a person rejected the answer of the step. A run that fails because of that ends its parallel branches.
     pub(super) by_a_person: bool,
 }
 

@@ -42,8 +42,8 @@ pub(super) trait Protocol: Sync {
     fn reading(&self) -> Box<dyn Reading>;
 }
 
-/// The maximum length of a text of a server that an error quotes, in bytes.
-const MAX_WORD: usize = 64;
+/// The maximum length of a word of the server that an error shows, in bytes. A longer word is replaced.
+const MAX_WORD_BYTES: usize = 64;
 
 /// A list of models: its path after the base URL, its field, and the field of a model's name.
 pub(super) struct ModelList {
@@ -124,7 +124,11 @@ pub(super) fn parse_object(document: &[u8]) -> Result<Fields<'_>, Unreadable> {
 /// it could quote the answer.
 pub(super) fn printable_word(text: &str) -> &str {
     let is_word = |character: char| character.is_ascii_alphanumeric() || "_.- ".contains(character);
-    if (1..=MAX_WORD).contains(&text.len()) && text.chars().all(is_word) { text } else { "a word that is not shown" }
+    if (1..=MAX_WORD_BYTES).contains(&text.len()) && text.chars().all(is_word) {
+        text
+    } else {
+        "a word that is not shown"
+    }
 }
 
 /// Returns the error of an incomplete answer.

@@ -34,7 +34,7 @@ fn request_with_tool(base_url: String, messages: Vec<Message>) -> TurnRequest {
     TurnRequest { system: None, messages, tools: vec![offer("letter")], max_tokens: None, temperature: None, ..bare }
 }
 
-/// Returns a conversation with two calls and their results, without a word of `request`.
+/// Returns a conversation with two calls and their results, which replaces the messages of `request`.
 fn conversation() -> Vec<Message> {
     vec![
         Message::text(Role::User, "write"),

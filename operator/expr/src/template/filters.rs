@@ -272,10 +272,10 @@ pub(super) fn call_method(state: &mut State, value: &Value, name: &str, args: &[
             let (chars,): (Option<&str>,) = from_args(args)?;
             strip(state, value, chars, ends)
         }
-        (Some(separator), "split", [] | [_] | [_, _]) => {
+        (Some(text), "split", [] | [_] | [_, _]) => {
             let number_of_parts = match args.first().and_then(Value::as_str) {
-                Some(at) if !at.is_empty() => separator.matches(at).count(),
-                _ => separator.len(),
+                Some(separator) if !separator.is_empty() => text.matches(separator).count(),
+                _ => text.len(),
             };
             spend(state, number_of_parts.saturating_mul(16))?;
             pycompat::unknown_method_callback(state, value, name, args)

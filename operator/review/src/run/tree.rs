@@ -219,7 +219,7 @@ fn attempt_details(record: &StepRecord, approvals: &[Approval], now: Moment) -> 
     details
 }
 
-/// Returns the last line of a text that is not empty.
+/// Returns the last non-empty line of a text, cut to 1024 characters. Returns an empty text if all lines are empty.
 pub fn last_line(text: &str) -> String {
     let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
     one_line(line, 1024)

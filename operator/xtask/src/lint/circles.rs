@@ -34,7 +34,8 @@ type Module = Vec<String>;
 /// The imports between siblings: the importing module, the imported module, and one place of the import.
 type Edges = BTreeMap<Module, BTreeMap<Module, String>>;
 
-/// Returns a sentence for each circle of more than [`MOST`] modules in a crate of this workspace.
+/// Returns a sentence for each circle of more than [`MOST`] modules in a crate of this workspace, for each circle below
+/// a module of [`STRICT`], and for each module of [`STRICT`] that does not exist.
 ///
 /// # Errors
 /// A file that cannot be read or is not Rust.

@@ -159,9 +159,9 @@ mod tests {
     fn a_gate_that_missed_the_deadline_counts_with_the_deadline() {
         let second = Duration::from_secs(1);
         let gates = vec![Gate { all: second, opened: second / 2, requests: second / 4 }];
-        let done = Gates { gates: gates.clone(), problem: None };
-        let not = Gates { gates, problem: Some("a gate was not done".to_owned()) };
-        assert_eq!(done.times(|gate| gate.all), [second]);
-        assert_eq!(not.times(|gate| gate.all), [second, TIMEOUT]);
+        let complete = Gates { gates: gates.clone(), problem: None };
+        let with_missed_gate = Gates { gates, problem: Some("a gate was not done".to_owned()) };
+        assert_eq!(complete.times(|gate| gate.all), [second]);
+        assert_eq!(with_missed_gate.times(|gate| gate.all), [second, TIMEOUT]);
     }
 }

@@ -23,7 +23,7 @@ use jsonpath::{Path, Template, render_plain};
 /// The longest cell of a custom column, in characters.
 const LONGEST_CELL: usize = 4096;
 
-/// The names of the formats, as they are completed.
+/// The names of the formats that shell completion offers.
 pub const FORMATS: [&str; 6] = ["wide", "name", "json", "yaml", "jsonpath=", "custom-columns="];
 
 /// The options of commands that print objects.

@@ -1,6 +1,6 @@
 //! Creates the Pod of a step, or finds the Pod that was created before *(I/O)*.
 //!
-//! **Invariant:** never creates a Pod twice.
+//! **Invariant:** creates the Pod of a call that is not idempotent at most once.
 
 use std::sync::Arc;
 

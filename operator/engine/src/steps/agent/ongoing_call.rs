@@ -18,7 +18,7 @@ use super::{
     gating::{Cleared, Gating},
     limits::agents_around,
     proposal::{propose, step_path},
-    refusal::{check_of, next_seq, recorded_refusal, refusal_text, refuse, refuse_repeated, was_checked},
+    refusal::{check_of, has_passed_check, next_seq, recorded_refusal, refusal_text, refuse, refuse_repeated},
     rejected::{earlier_rejection, escalate},
     shown,
     site::{Answered, CallOfTurn, Proposal, ToolCallSite, TurnSite, cut},
@@ -232,7 +232,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
 
     /// Whether the call continued after this check, so that it is not refused any more.
     fn has_continued(&self) -> bool {
-        self.turn.is_answered || was_checked(self.run, self.tool, &self.path, self.attempts.next)
+        self.turn.is_answered || has_passed_check(self.run, self.tool, &self.path, self.attempts.next)
     }
 
     /// Returns the end of a refused call.

@@ -47,7 +47,7 @@ pub(super) async fn refuse_repeated<'a>(
         };
     }
     let Some(equal) = &proposal.equal else { return Ok(None) };
-    if was_checked(run, site.tool, &site.path, site.attempts.next) {
+    if has_passed_check(run, site.tool, &site.path, site.attempts.next) {
         return Ok(None);
     }
     equal.wait_until_settled(run).await;
@@ -92,8 +92,8 @@ pub(super) fn refusal_text(why: &str, attempts: Attempts, is_edited: bool) -> St
     format!("{edited}Error: {why}{before}")
 }
 
-/// Whether a call continued after this check of its arguments: a gate before it or its step already has a record.
-pub(super) fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt: i32) -> bool {
+/// Whether a call has passed the check of its arguments: one of its gates, or this attempt of its step, has a record.
+pub(super) fn has_passed_check(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt: i32) -> bool {
     let (step, place) = (&tool.step, step_path(path, tool));
     let of_step = gate_before::own_gate(step, &place).into_iter().chain(gate_before::policy_gates(step, &place));
     let mut gates = [gate_of(path), escalation_of(path)].into_iter().chain(of_step.map(|(_, gate)| gate));
@@ -109,7 +109,7 @@ pub(super) async fn recorded_refusal<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
     check: &str,
-    was_checked: impl Fn() -> bool,
+    has_passed_check: impl Fn() -> bool,
 ) -> Option<String> {
     let (is_recorded, is_stopped) = {
         let state = run.state.borrow();
@@ -118,7 +118,7 @@ pub(super) async fn recorded_refusal<'a>(
         let recorded = state.journal.get(check, 1).filter(|record| !record.error.as_ref().is_some_and(is_derived));
         (recorded.is_some(), state.costly.contains_key(&(check.to_owned(), 1)))
     };
-    if is_recorded || (is_stopped && !was_checked()) {
+    if is_recorded || (is_stopped && !has_passed_check()) {
         return Some(refuse(run, turn, check, FailureClass::TooCostly, "they were stopped").await);
     }
     None

@@ -45,7 +45,7 @@ pub async fn pick(session: &Session) -> Result<Option<Seen>, Failure> {
     }
 }
 
-/// Returns the index of the number in a line, or `None` if the line has no number of the list.
+/// Returns the index, from 0, that a line chooses by a number from 1 to `length`, or `None` for any other line.
 fn parse_choice(line: &str, length: usize) -> Option<usize> {
     line.trim().parse::<usize>().ok().filter(|number| (1..=length).contains(number)).map(|number| number - 1)
 }
