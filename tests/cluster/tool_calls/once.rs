@@ -16,8 +16,8 @@ fn refund_arguments(amount: u32) -> Value {
     json!({"amount": amount, "customer": "ACME"})
 }
 
-/// Returns the spec of [`clerk`] without its first gate, the one before refunds, and with a review of the agent's answer
-/// that can defer. `change` edits the spec last.
+/// Returns the spec of [`clerk`] without its first gate, the one before refunds, and with a review of the agent's
+/// answer that can defer. `change` edits the spec last.
 fn spec_with_review(scene: &Scene, run: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut spec = clerk(scene, run, json!({}), json!({}));
     spec["gates"].as_array_mut().unwrap().remove(0);
