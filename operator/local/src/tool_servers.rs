@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use signoff_executor::{
     CallError, ErrorClass, ListedTools, ServerAddress, ToolReply, ToolRequest, ToolServer, ToolServers,
 };
-use signoff_mcp::{McpClient, stdio::StdioServer};
+use signoff_mcp::{McpClient, deadline_after, stdio::StdioServer};
 use tokio::{
     sync::{Mutex, MutexGuard},
     time::{Instant, timeout_at},
@@ -116,11 +116,6 @@ fn end_if_broken<T>(result: &Result<T, CallError>, running: &mut Option<StdioSer
     if result.as_ref().is_err_and(is_over) {
         *running = None;
     }
-}
-
-fn deadline_after(timeout: Duration) -> Result<Instant, CallError> {
-    let deadline = Instant::now().checked_add(timeout);
-    deadline.ok_or_else(|| CallError::invalid("the call's timeout is too long: give a shorter one"))
 }
 
 /// Returns the time until a deadline, which is zero after the deadline.

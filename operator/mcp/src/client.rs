@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::{
     connection::{Connection as _, HttpConnection, PostAnswer, Question},
     conversation::{as_unsent, call, check, list, list_question},
+    deadline::deadline_after,
     known_servers::KnownServers,
     protocol::{Protocol, initialize_params, spoken_version},
     session::Endings,
@@ -174,9 +175,4 @@ fn check_key(server: &ToolServer) -> Result<(), CallError> {
         return Err(CallError::invalid(why));
     }
     Ok(())
-}
-
-fn deadline_after(timeout: Duration) -> Result<Instant, CallError> {
-    let deadline = Instant::now().checked_add(timeout);
-    deadline.ok_or_else(|| CallError::invalid("the call's timeout is too long: give a shorter one"))
 }

@@ -12,6 +12,7 @@ mod answer;
 mod client;
 mod connection;
 mod conversation;
+mod deadline;
 mod known_servers;
 mod message;
 mod pages;
@@ -22,4 +23,5 @@ mod session;
 pub mod stdio;
 
 pub use client::McpClient;
+pub use deadline::deadline_after;
 pub use protocol::Protocol;

@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     connection::{Connection, Question},
     conversation::{as_unsent, call, check, list},
+    deadline::deadline_after,
     message::{Answered, Unreadable, notification, read, request},
     protocol::{Protocol, initialize_params, spoken_version},
 };
@@ -214,9 +215,4 @@ impl Connection for StdioServer {
         }
         answered
     }
-}
-
-fn deadline_after(timeout: Duration) -> Result<Instant, CallError> {
-    let deadline = Instant::now().checked_add(timeout);
-    deadline.ok_or_else(|| CallError::invalid("the call's timeout is too long: give a shorter one"))
 }
