@@ -253,8 +253,11 @@ impl Issuer {
         if claims.get("azp").is_some_and(|party| party.as_str() != Some(self.client.as_str())) {
             return Err(wrong("it was made for another client (azp)"));
         }
-        if jwt::instant(&claims, "nbf").is_some_and(|from| from > now.after(LEEWAY)) {
-            return Err(wrong("it does not hold yet (nbf): is the clock right?"));
+        if claims.contains_key("nbf") {
+            let from = jwt::instant(&claims, "nbf").ok_or_else(|| wrong("its time nbf is no number of seconds"))?;
+            if from > now.after(LEEWAY) {
+                return Err(wrong("it does not hold yet (nbf): is the clock right?"));
+            }
         }
         Ok(Verified { claims, expires })
     }

@@ -95,6 +95,13 @@ async fn tokens_out_of_time_are_refused() {
         FIRST.sign(&claims)
     });
     assert!(said.await.contains("does not hold yet"));
+    for unreadable in [json!("soon"), json!(null), json!(1e300), json!([0])] {
+        let said = refusal_of(move |mut claims| {
+            claims["nbf"] = unreadable.clone();
+            FIRST.sign(&claims)
+        });
+        assert!(said.await.contains("its time nbf is no number of seconds"));
+    }
 }
 
 #[tokio::test]
