@@ -51,12 +51,9 @@ const HEADERS: [(HeaderName, &str); 7] = [
 ];
 
 /// Returns all routes with their middleware.
-///
-/// # Errors
-/// None yet; a later route can have parts that are wrong.
-pub fn router(state: PageState) -> anyhow::Result<Router> {
+pub fn router(state: PageState) -> Router {
     let foreign = CsrfLayer::new().with_rejection_response(|_| PageError::Refused(FOREIGN.to_owned()).into_response());
-    Ok(Router::new()
+    Router::new()
         .route("/", get(inbox::page))
         .route("/namespaces", post(inbox::store_namespaces))
         .route("/n/{namespace}/a/{name}", get(approval::page))
@@ -93,7 +90,7 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
             PageError::Internal("this page has a defect, see its log".to_owned()).into_response()
         }))
         .layer(middleware::from_fn_with_state(state.clone(), add_headers))
-        .with_state(state))
+        .with_state(state)
 }
 
 /// Redirects a GET of an address that only takes forms, such as by “try again”, to the page of the form. Any other

@@ -222,7 +222,7 @@ impl World {
             counter,
             key,
         });
-        let page = routes::router(state.clone()).unwrap();
+        let page = routes::router(state.clone());
         Self { idp, seen, tokens, state, page }
     }
 

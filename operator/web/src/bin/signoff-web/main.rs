@@ -82,7 +82,7 @@ async fn main() -> anyhow::Result<()> {
     let ends = async {
         let _ = ends.await;
     };
-    let mut serving = pin!(signoff_listen::serve(listener, routes::router(state.clone())?, Limits::default(), ends));
+    let mut serving = pin!(signoff_listen::serve(listener, routes::router(state.clone()), Limits::default(), ends));
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         () = &mut serving => anyhow::bail!("the page is not served any more"),
