@@ -65,6 +65,7 @@ pub(crate) use planned_step::{
     PlannedSecretHeaders, PlannedStep, ToolStanding,
 };
 pub(crate) use pod::is_quantity;
+pub use references::RESERVED;
 pub(crate) use servers::{PlannedServer, ServerTools};
 pub(crate) use tools::{CallGate, DefinedBy, PlannedTool, PlannedTools};
 pub(crate) use validator::Validator;

@@ -2,10 +2,8 @@
 //!
 //! **Invariant:** no value is invented: a value that the file lacks becomes a required input.
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value, json};
-use signoff_engine::{Plan, Settings};
+use signoff_engine::plan::RESERVED;
 use signoff_expr::is_identifier;
 use signoff_manifest::source::Node;
 
@@ -139,20 +137,11 @@ fn kind_of(value: &Node) -> &'static str {
     }
 }
 
-/// Returns a valid name for an input. The plan determines which names are reserved.
+/// Returns the name of an input in the Workflow: an identifier that the plan does not reserve.
 fn input_name(name: &str) -> String {
     let mut plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if !is_identifier(&plain) {
         plain = format!("input_{plain}");
     }
-    let object = json!({
-        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "names"},
-        "spec": {"requestedBy": signoff_manifest::REQUESTER, "inputs": [{"name": plain}],
-            "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "x"}}]}}},
-    });
-    let taken = serde_json::from_value(object).is_ok_and(|workflow| {
-        let errors = Plan::of(&workflow, &Settings::default(), &Arc::default()).err().unwrap_or_default();
-        errors.iter().any(|error| error.field == "spec.inputs[0].name")
-    });
-    if taken { format!("input_{plain}") } else { plain }
+    if RESERVED.contains(&plain.as_str()) { format!("input_{plain}") } else { plain }
 }

@@ -14,8 +14,8 @@ use signoff_expr::{AnswerShape, Kind, Known, Members, Reference, check};
 
 use super::{Validator, spec_steps::SpecStep};
 
-/// Names that inputs and variables must not have.
-pub(super) const RESERVED: [&str; 10] =
+/// Names that inputs and variables must not have. The importer of other files renames such inputs.
+pub const RESERVED: [&str; 10] =
     ["inputs", "run", "steps", "last_response", "hitl", "hitl_response", "null", "true", "false", "loop"];
 
 /// The fields of a step's record in templates.
