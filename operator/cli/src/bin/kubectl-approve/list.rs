@@ -164,14 +164,15 @@ fn sort_by_turn(found: &mut [Seen]) {
             first_positions.entry(turn).or_insert(index);
         }
     }
+    let identity = |seen: &Seen| (seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone());
     let position = |(index, seen): (usize, &Seen)| {
         let first = group(seen).and_then(|turn| first_positions.get(&turn).copied()).unwrap_or(index);
-        (seen.approval.metadata.name.clone(), first)
+        (identity(seen), first)
     };
-    let positions: BTreeMap<Option<String>, usize> = found.iter().enumerate().map(position).collect();
+    let positions: BTreeMap<_, usize> = found.iter().enumerate().map(position).collect();
     found.sort_by_key(|seen| {
         let call = turn_of(&seen.approval.spec.request.gate.path).map(|(_, call)| call);
-        (positions.get(&seen.approval.metadata.name).copied(), call)
+        (positions.get(&identity(seen)).copied(), call)
     });
 }
 
@@ -445,10 +446,10 @@ r-handle-1   handle/.turn-1   1      questions     Pending   0/1     in 23h     
     }
 
     #[test]
-    fn calls_of_runs_with_one_name_are_separate_turns() {
+    fn calls_of_runs_with_one_name_are_separate_turns_even_if_the_approvals_have_one_name() {
         let seen_of = |namespace: &str, uid: &str, call: i32| {
             let mut approval = sample::call();
-            approval.metadata.name = Some(format!("{namespace}-{call}"));
+            approval.metadata.name = Some(format!("call-{call}"));
             approval.metadata.namespace = Some(namespace.to_owned());
             approval.spec.request.workflow.uid = uid.repeat(36);
             approval.spec.request.gate.path = format!("handle/.turn-1/.call-{call}/.gate");
@@ -458,7 +459,7 @@ r-handle-1   handle/.turn-1   1      questions     Pending   0/1     in 23h     
         sort_by_turn(&mut found);
         let shown = render_calls(&found, true, &sample::me("alice@example.com", &[]), sample::now(), None);
         let cells: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
-        assert_eq!(cells, [["NAMESPACE", "NAME"], ["dev", "dev-1"], ["dev", "dev-2"], ["prod", "prod-1"]]);
+        assert_eq!(cells, [["NAMESPACE", "NAME"], ["dev", "call-1"], ["dev", "call-2"], ["prod", "call-1"]]);
     }
 
     #[test]
