@@ -218,6 +218,36 @@ fn memory_and_time_are_bounded_while_rendering() {
 }
 
 #[test]
+fn extreme_numbers_and_arguments_have_a_value() {
+    for (source, value) in [
+        ("{{ inputs.amount is divisibleby(0) }}", "false"),
+        ("{{ ((0 - 2 ** 126) - 2 ** 126) // -1 }}", "170141183460469231731687303715884105728"),
+        ("{{ 1.5 | round(-2147483648) }}", "0.0"),
+        ("{{ 1.5 | round(2147483647) }}", "1.5"),
+        ("{{ inputs.amount | round(-2147483648) }}", "0"),
+        ("{{ '9' | int(base=0) }}", "9"),
+        ("{{ '9' | int(base=1) }}", "9"),
+        ("{{ '9' | int(base=37) }}", "9"),
+        ("{{ '9' | int(base=4294967295) }}", "9"),
+        ("{{ 'abc'[9223372036854775807:] }}{{ 'abc'[:-9223372036854775808] }}", ""),
+        ("{{ inputs.tags[9223372036854775807:-9223372036854775808:-1] }}", r#"["c","b","a"]"#),
+        (
+            "{{ 'abc'.split('', -9223372036854775808) }}{{ 'abc'.split('') }}",
+            r#"["","a","b","c",""]["","a","b","c",""]"#,
+        ),
+        ("{{ 'abc'.replace('', 'x', -1) }}{{ 'abc'.count('') }}{{ ''.find('') }}", "xaxbxcx40"),
+        ("{{ 'abc' | truncate(0) }}{{ 'abc' | truncate(2, end='') }}", "ab"),
+        (
+            "{{ [1, 'a', none, inputs, steps] | sort }}{{ [1, 'a', none] | unique | list }}",
+            r#"[null,1,"a",[{"name":"draft","response":"first"},{"name":"my-review","response":"second"}],{"customer":"Ada","amount":420,"rate":1.5,"tags":["a","b","c"],"note":null,"full name":"Ada L","details":{"z":1,"a":2}}][1,"a",null]"#,
+        ),
+        ("{{ 1e999 }}{{ 1e999 - 1e999 }}{{ [1e999] | tojson }}", "infNaN[null]"),
+    ] {
+        assert_eq!(render(source).as_deref(), Ok(value), "{source}");
+    }
+}
+
+#[test]
 fn expressions_that_could_panic_the_engine_are_errors() {
     for source in [
         "{{ range(9223372036854775807, -9223372036854775808, -1) }}",
@@ -228,39 +258,23 @@ fn expressions_that_could_panic_the_engine_are_errors() {
         "{{ inputs.amount % 0 }}",
         "{{ inputs.amount // 0 }}",
         "{{ 2 ** 127 * 2 }}",
-        "{{ inputs.amount is divisibleby(0) }}",
         "{{ ((0 - 2 ** 126) - 2 ** 126) | abs }}",
-        "{{ ((0 - 2 ** 126) - 2 ** 126) // -1 }}",
         "{{ -((0 - 2 ** 126) - 2 ** 126) }}",
-        "{{ 1.5 | round(-2147483648) }}",
-        "{{ 1.5 | round(2147483647) }}",
-        "{{ inputs.amount | round(-2147483648) }}",
-        "{{ '9' | int(base=0) }}",
-        "{{ '9' | int(base=1) }}",
-        "{{ '9' | int(base=37) }}",
-        "{{ '9' | int(base=4294967295) }}",
-        "{{ 'abc'[9223372036854775807:] }}{{ 'abc'[:-9223372036854775808] }}",
         "{{ 'abc'[::-9223372036854775808] }}{{ 'abc'[::0] }}",
-        "{{ inputs.tags[9223372036854775807:-9223372036854775808:-1] }}",
         "{{ inputs.tags[-9223372036854775808] }}{{ inputs.tags[9223372036854775807] }}",
-        "{{ 'abc'.split('', -9223372036854775808) }}{{ 'abc'.split('') }}",
-        "{{ 'abc'.replace('', 'x', -1) }}{{ 'abc'.count('') }}{{ ''.find('') }}",
         "{% for x in inputs.tags %}{{ loop.cycle() }}{% endfor %}",
         "{{ 'abc' | truncate(9223372036854775807) }}{{ 'abc' | truncate(-1) }}",
-        "{{ 'abc' | truncate(0) }}{{ 'abc' | truncate(2, end='') }}",
         "{{ inputs.tags | map }}",
         "{{ inputs.tags | map('nosuchfilter') | list }}",
         "{{ inputs.tags | map('map', 'map') | list }}",
         "{{ inputs.tags | select('nosuchtest') | list }}",
-        "{{ [1, 'a', none, inputs, steps] | sort }}{{ [1, 'a', none] | unique | list }}",
         "{{ inputs | dictsort(by='nothing') }}{{ steps | dictsort }}",
         "{{ [1.5, 'a', inputs] | max }}{{ [] | min }}{{ [] | first }}",
         "{{ inputs.tags | join(5) }}{{ 5 | join }}",
         "{% for a, b, c in inputs.details.items() %}{% endfor %}",
-        "{{ 1e999 }}{{ 1e999 - 1e999 }}{{ [1e999] | tojson }}",
         "{{ 170141183460469231731687303715884105728 }}{{ 340282366920938463463374607431768211456 }}",
     ] {
-        let _ = render(source);
+        refusal(source);
     }
     for source in [
         "{{ 'abc'[::inputs.amount] }}",
