@@ -1,7 +1,7 @@
 //! Tests of the semantics of each verdict at the gates of `spec.gates`: one test for each pair.
 
 use serde_json::{Value, json};
-use signoff_api::{Outcome, Verdict, journal::StepPhase};
+use signoff_api::{Outcome, Verdict, approval::Source, journal::StepPhase};
 
 use crate::tests::test_run::{TestRun, agent, chain_of, decided, errors, gate, hitl, in_branch, of_pattern, set};
 
@@ -418,14 +418,16 @@ mod error_escalation {
 
     #[test]
     fn a_step_is_repeated_at_most_three_times_without_an_edit() {
-        for verdict in [Verdict::Retry, Verdict::Defer, Verdict::Respond] {
+        let timeout = || Outcome { source: Source::Timeout, ..decided(Verdict::Retry) };
+        let by_people = [Verdict::Retry, Verdict::Defer, Verdict::Respond].map(decided);
+        for outcome in by_people.into_iter().chain([timeout()]) {
             let mut run = run_with_failed_step();
             for attempt in 2..=4 {
-                run.decide(&run.open()[0].clone(), decided(verdict));
+                run.decide(&run.open()[0].clone(), outcome.clone());
                 run.fail("draft", attempt, false, false);
             }
-            run.decide("draft/.error#4", decided(verdict));
-            assert!(run.expect_rejection().contains("asked again 3 times"), "{verdict}: {}", run.expect_rejection());
+            run.decide("draft/.error#4", outcome.clone());
+            assert!(run.expect_rejection().contains("asked again 3 times"), "{outcome:?}: {}", run.expect_rejection());
         }
         let mut run = run_with_failed_step();
         for attempt in 2..=6 {
