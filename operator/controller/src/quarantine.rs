@@ -1,8 +1,8 @@
 //! The back-off of objects whose evaluation was stopped: by object, by run, and by namespace.
 //!
 //! **Invariant:** after a stopped evaluation, only one object of the namespace is reconciled at a time, until an hour
-//! has passed without another stopped evaluation. From the third stopped evaluation of a run and its Approvals on, of
-//! any cause and generation, the run is put into quarantine after each.
+//! has passed without another stopped evaluation. The third and each later stopped evaluation of a run or of its
+//! Approvals puts the run into quarantine, whatever the cause and the generation.
 
 use std::{
     collections::BTreeMap,

@@ -72,7 +72,7 @@ pub enum Members {
 }
 
 impl Members {
-    /// Returns exactly these fields, each of unknown shape.
+    /// Returns the shape of an object with exactly these fields, each of unknown shape.
     pub fn fields<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self::shapes(names.into_iter().map(|name| (name.into(), Self::Open)))
     }

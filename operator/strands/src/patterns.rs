@@ -164,8 +164,8 @@ impl Import<'_> {
         json!({"routing": {"router": router}})
     }
 
-    /// Replaces the names of the routes in a text for the router, because it has to answer with one of them.
-    /// Expressions stay.
+    /// Replaces the names of the routes in a text for the router by the names of their steps, because the router has to
+    /// answer with the name of a step. Leaves expressions unchanged.
     pub(super) fn with_route_names(&self, text: &str) -> String {
         let rename = |token: Token| match token {
             Token::Plain(text) => Token::Plain(self.names.with_names(&text)),

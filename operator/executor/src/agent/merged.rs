@@ -188,7 +188,8 @@ impl Piece {
         is_same("type") && is_same("index") && !is_other && SEALS.iter().all(|name| self.field(name).is_none())
     }
 
-    /// Returns a field of an object as JSON if it was not merged, or `None` if it is absent, null or an empty text.
+    /// Returns a field of an object: its JSON if it came whole, a merged text without quotation marks, or `…` for a
+    /// merged list or object. `None` if the field is absent, null or an empty text.
     fn field(&self, name: &str) -> Option<&str> {
         let json = match self {
             Self::Whole(whole) => Fields::of(whole.get()).ok()?.get(name)?.get(),

@@ -32,11 +32,11 @@ struct Mark {
 /// The way in which an evaluation runs.
 #[derive(Debug, PartialEq)]
 pub(super) enum Suspicion {
-    /// Together with others.
+    /// The object is evaluated at the same time as others.
     Trusted,
-    /// Alone, when no other evaluation waits.
+    /// The object is evaluated alone, when no other evaluation waits.
     Suspect,
-    /// Not at all: evaluations of the object ended the process twice. Has the part that was evaluated.
+    /// The object is not evaluated, because its evaluations ended the process twice. Has the part that was evaluated.
     Deadly(Option<Part>),
 }
 

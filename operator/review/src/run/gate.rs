@@ -76,7 +76,8 @@ fn deadline_detail(deadline: Moment, now: Moment, then: &str) -> Detail {
     Detail::with_instant("until ", deadline, &format!(" ({}){then}", distance(deadline, now)))
 }
 
-/// Returns the approvers of the first quorum and the count of votes: `alice, group finance can decide: 0 of 1 agree`.
+/// Returns the approvers of the first quorum and the count of votes, as in
+/// `can decide: alice, group finance; 0 of 1 agree`.
 fn quorum_line(approval: &Approval, status: &ApprovalStatus) -> String {
     let request = &approval.spec.request;
     let tally = status.tally.unwrap_or_default();

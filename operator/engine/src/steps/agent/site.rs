@@ -35,7 +35,7 @@ pub(super) struct ToolCallSite<'a> {
     /// `agents`.
     pub(super) scope: StepScope<'a>,
     pub(super) seen: Seq,
-    /// The attempts that its gates are asked about.
+    /// The attempts of the call about which its gates ask.
     pub(super) attempts: Attempts,
     /// The last editors of its arguments and the arguments before the edit, as a line of the request.
     pub(super) edited: Option<String>,
