@@ -4,6 +4,7 @@
 
 mod after_reject;
 mod argument_template;
+mod call_gate;
 mod gate;
 mod gates;
 mod gates_ahead;
@@ -53,6 +54,7 @@ use step::PlanContext;
 use validated_answers::ValidatedAnswers;
 
 pub(crate) use after_reject::AGENT as TOLD_AGENT;
+pub(crate) use call_gate::CallGate;
 pub use gates_ahead::{GateAhead, GatePlace, StepGates};
 pub(crate) use outputs::{PlannedArtifact, check_artifact_path};
 pub(crate) use patterns::{
@@ -67,7 +69,7 @@ pub(crate) use planned_step::{
 pub(crate) use pod::is_quantity;
 pub use references::RESERVED;
 pub(crate) use servers::{PlannedServer, ServerTools};
-pub(crate) use tools::{CallGate, DefinedBy, PlannedTool, PlannedTools};
+pub(crate) use tools::{DefinedBy, PlannedTool, PlannedTools};
 pub(crate) use validator::Validator;
 
 /// The default timeout of a gate.

@@ -1,4 +1,4 @@
-//! The gates of a plan: approvers, prompt and verdicts, checked so that every gate can be decided.
+//! One gate of a plan: approvers, prompt and verdicts, checked so that the gate can be decided. `gates.rs` has the list.
 //!
 //! Identities, thresholds, verdicts and timeouts stay exactly as written.
 

@@ -1,6 +1,6 @@
 //! The gates of `spec.gates`, and the steps about which each gate asks.
 //!
-//! `gate.rs` checks the approvers and verdicts, as of every other gate.
+//! `gate.rs` checks the approvers and verdicts, as of every other gate. `call_gate.rs` has the gates before tools.
 
 use std::{
     borrow::Cow,

@@ -12,9 +12,9 @@ use signoff_expr::Known;
 
 use super::{
     Action, CallGate, PlannedStep, Validator,
+    call_gate::CallGateRule,
     mcp::reviewed_definition,
     step::{PlanContext, StepContext},
-    tools::CallGateRule,
 };
 
 use crate::{gate::subject::GateSubject, policy::MOST_ADDED};

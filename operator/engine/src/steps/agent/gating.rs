@@ -1,5 +1,5 @@
-//! The decision whether gates ask about a call of a tool, and the permission to perform the call. The rule of a gate
-//! (`tools/rule.rs`) says which calls it asks about; the rule of a policy's gate is matched in `policy/calls.rs`.
+//! The decision whether gates ask about a call of a tool, and the permission to perform the call. Which calls a gate
+//! asks about is in `plan/call_gate.rs`.
 //!
 //! **Invariant:** [`Cleared`] is created only here: for a call about which no gate asks, or for a call that every
 //! asking gate has approved. If an error prevents the decision whether a gate asks, it asks.
