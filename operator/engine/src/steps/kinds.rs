@@ -1,4 +1,5 @@
-//! The kinds of steps: the kind of the record, and the input of an attempt, for each kind.
+//! The kinds of steps: the kind of the record, and the input of an attempt, for each kind. The calls are made by
+//! `DefaultCaller` of the executor (`executor/src/calls.rs`).
 
 use signoff_api::{Seq, journal::StepKind};
 

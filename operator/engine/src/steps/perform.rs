@@ -1,7 +1,7 @@
 //! The course of one step: gates before it, attempts, calls of its agent, the check of its answer, and the consequence
 //! of a failure.
 //!
-//! The kinds of steps have modules of their own, which do not depend on the pattern.
+//! The kinds of steps (`kinds.rs`) have modules of their own, which do not depend on the pattern.
 
 use std::rc::Rc;
 

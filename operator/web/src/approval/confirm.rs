@@ -1,4 +1,5 @@
 //! The page that shows a decision before it is sent: its content, its effect, and the difference that it makes.
+//! `decide.rs` returns this page until the decision is confirmed.
 //!
 //! Pure.
 //!
