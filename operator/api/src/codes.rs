@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use crate::{Decision, conditions::reason};
+use crate::{Decision, Verdict, conditions::reason};
 
 /// A code of refusals, with a section in the page of the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +41,8 @@ impl Code {
     pub const VERDICT: Self = Self(13);
     /// The gate requires a reason.
     pub const NO_REASON: Self = Self(14);
+    /// The decision is for another request.
+    pub const OTHER_REQUEST: Self = Self(15);
     /// The payload does not fit the verdict or what the gate asks.
     pub const PAYLOAD: Self = Self(18);
     /// The answers do not fit the questions.
@@ -134,7 +136,7 @@ const TABLE: &[CodeEntry] = &[
         &["this gate requires a reason with at least one letter or digit"],
     ),
     refusal(
-        Code(15),
+        Code::OTHER_REQUEST,
         "The decision is for another request",
         &["stale: requestDigest is not the digest of this request ("],
     ),
@@ -355,6 +357,12 @@ impl Code {
     #[must_use]
     pub fn of_reason(reason: &str) -> Option<Self> {
         TABLE.iter().find(|entry| entry.reasons.contains(&reason)).map(|entry| entry.code)
+    }
+
+    /// Returns the code of a decision whose payload does not fit its verdict.
+    #[must_use]
+    pub fn of_payload(verdict: Verdict) -> Self {
+        if verdict == Verdict::Respond { Self::ANSWERS } else { Self::PAYLOAD }
     }
 
     /// Returns the title, as in the page of the codes.

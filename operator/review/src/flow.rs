@@ -6,7 +6,7 @@
 //! rehearsed. **Invariant:** a decision is recorded only on a verified request, and only after it was rehearsed and
 //! confirmed.
 
-use signoff_api::{Approval, ApprovalStatus, Digest, Moment, Verdict, approval::ARGUMENTS};
+use signoff_api::{Approval, ApprovalStatus, Code, Digest, Moment, Verdict, approval::ARGUMENTS};
 use signoff_engine::{approval::eligibility::closed, gate::parameters};
 
 use crate::{
@@ -68,6 +68,17 @@ pub enum NotProposed {
     NothingChanged,
 }
 
+impl NotProposed {
+    /// Returns the code, with which the documentation has the remedy.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::OtherRequest => Code::OTHER_REQUEST,
+            Self::NothingChanged => Code::PAYLOAD,
+        }
+    }
+}
+
 /// The reason why a proposed decision is not recorded.
 #[derive(Debug)]
 pub enum NotRehearsed<E> {
@@ -91,6 +102,17 @@ pub enum Unusable {
     /// The decision cannot be counted.
     #[error(transparent)]
     Uncountable(foreseen::CountError),
+}
+
+impl Unusable {
+    /// Returns the code of a payload that does not fit; `None` if the decision costs too much to be counted.
+    #[must_use]
+    pub fn code(&self, verdict: Verdict) -> Option<Code> {
+        match self {
+            Self::Invalid(_) => Some(Code::of_payload(verdict)),
+            Self::Uncountable(_) => None,
+        }
+    }
 }
 
 /// The reason why a decision is not recorded as it was confirmed.

@@ -140,6 +140,8 @@ async fn an_unusable_decision_is_not_recorded_and_a_refusal_takes_precedence() {
     let fake = Fake::new(&seen, Answer::Accepted, Answer::Accepted);
     let Err(NotRehearsed::Unusable(why)) = rehearse(&fake, unusable(&seen)).await else { panic!("unusable") };
     assert!(why.to_string().contains("response"), "{why}");
+    assert_eq!(why.code(Verdict::Modify).map(|code| code.to_string()).as_deref(), Some("SO0018"));
+    assert_eq!(why.code(Verdict::Respond).map(|code| code.to_string()).as_deref(), Some("SO0019"));
     let fake = Fake::new(&seen, Answer::Refused, Answer::Accepted);
     let Err(NotRehearsed::Refused(_, unusable)) = rehearse(&fake, unusable(&seen)).await else { panic!("refused") };
     assert!(unusable.unwrap().to_string().contains("response"));
@@ -212,7 +214,8 @@ async fn a_refused_or_changed_record_is_an_error() {
 fn a_request_that_was_not_shown_is_not_decided() {
     let (seen, run) = (seen_of(&sample::approval()), sample::run());
     let verified = verify(&seen, &run, Texts::OfRequest).unwrap();
-    assert!(verified.shown(sample::call().spec.request.digest.as_str()).is_err());
+    let other = verified.shown(sample::call().spec.request.digest.as_str()).unwrap_err();
+    assert_eq!(other.code().to_string(), "SO0015");
     assert!(verified.shown("").is_err());
     assert!(verified.shown(seen.approval.spec.request.digest.as_str()).is_ok());
 }
@@ -225,6 +228,8 @@ fn a_modify_of_a_call_that_changes_nothing_is_no_decision() {
         proposed_by(&seen, Decision { parameters, ..Decision::new(Verdict::Modify) })
     };
     let same: serde_json::Value = serde_json::from_str(sample::ARGUMENTS).unwrap();
-    assert!(matches!(modify(same), Err(NotProposed::NothingChanged)));
+    let unchanged = modify(same).unwrap_err();
+    assert!(matches!(unchanged, NotProposed::NothingChanged));
+    assert_eq!(unchanged.code().to_string(), "SO0018");
     assert!(modify(json!({"amount": 42, "customer": "ACME"})).is_ok());
 }

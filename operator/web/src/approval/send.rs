@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 use kube::api::PatchParams;
-use signoff_api::{Approval, Decision, Verdict, gate::Form};
+use signoff_api::{Approval, Code, Decision, Verdict, gate::Form};
 use signoff_cluster::{
     metrics::RequestMetrics,
     watch::{WatchEvent, follow_selected},
@@ -15,8 +15,7 @@ use signoff_cluster::{
 use signoff_review::{
     entry::{Entry, NOT_RECORDED, TAMPERED, TAMPERED_REMEDY},
     flow::{
-        Confirmed, Meaning, NotProposed, NotRecorded, NotRehearsed, Proposed, Recorded, Refused, Rehearsed, Server,
-        Shown,
+        Confirmed, Meaning, NotRecorded, NotRehearsed, Proposed, Recorded, Refused, Rehearsed, Server, Shown, Unusable,
     },
     foreseen,
     record::record,
@@ -59,7 +58,7 @@ impl NotSent {
 pub(crate) fn verify_shown<'r>(read: &'r Read, typed: &Typed) -> Result<Shown<'r>, NotSent> {
     let verified = read.verified().map_err(|problem| NotSent::changed(problem.to_string()))?;
     let shown = verified.shown(typed.get("digest").unwrap_or_default());
-    shown.map_err(|why| NotSent::changed(why.to_string()))
+    shown.map_err(|why| NotSent::changed(format!("{why} [{}]", why.code())))
 }
 
 /// Returns the typed decision on a verified request that was shown.
@@ -84,7 +83,7 @@ pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &T
     let entry = Entry::new(decision, None, &read.seen.approval, &caller.me)
         .map_err(|error| NotSent::wrong(Problems::of_form(format!("this decision cannot be sent: {error}"))))?;
     let proposed = shown.propose(entry, &caller.me, read.at);
-    proposed.map_err(|why: NotProposed| NotSent::wrong(Problems::of_form(why.to_string())))
+    proposed.map_err(|why| NotSent::wrong(Problems::of_form(format!("{why} [{}]", why.code()))))
 }
 
 /// Returns the problems of all answers of a form. Counting the decision itself would name only the first.
@@ -149,17 +148,24 @@ impl Sender<'_> {
         proposed: Proposed,
     ) -> Result<Result<Rehearsed, NotSent>, PageError> {
         let fields = typed::fields_with_problems(&read.seen.approval.spec.request);
+        let verdict = proposed.entry().decision.verdict;
         let placed = |why: &str| Problems::at_named_field(why, &fields);
+        // At its field a problem is understood without a code.
+        let foreseen = |why: &Unusable| {
+            let problems = placed(&why.to_string());
+            let is_placed = problems.are_of_fields();
+            if is_placed { problems } else { placed(&format!("{why}{}", Code::bracketed(why.code(verdict)))) }
+        };
         let problems = match proposed.rehearse(self, &state.counter, read.at).await {
             Ok(rehearsed) => return Ok(Ok(rehearsed)),
             Err(NotRehearsed::Failed(error)) => return Err(error),
             Err(NotRehearsed::Tampered(differences)) => {
                 return Err(PageError::Changed(format!("{} {NOT_RECORDED}", tampering_sentence(&differences))));
             }
-            Err(NotRehearsed::Unusable(why)) => placed(&why.to_string()),
+            Err(NotRehearsed::Unusable(why)) => foreseen(&why),
             // A problem of a field of the form is shown at this field, and says more than the refusal.
             Err(NotRehearsed::Refused(refused, unusable)) => unusable
-                .map(|why| placed(&why.to_string()))
+                .map(|why| foreseen(&why))
                 .filter(Problems::are_of_fields)
                 .unwrap_or_else(|| placed(&refusal_sentence(refused))),
         };

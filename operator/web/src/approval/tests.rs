@@ -303,7 +303,33 @@ async fn a_decision_on_a_request_with_any_problem_is_not_proposed() {
     }
     let read = read_of(&sample::approval());
     assert!(send::propose(&world.state, &caller, &read, &approve_form(&read.seen.approval)).is_ok());
-    assert!(send::propose(&world.state, &caller, &read, &approve_form(&sample::call())).is_err(), "another digest");
+    let other_request = send::propose(&world.state, &caller, &read, &approve_form(&sample::call())).err().unwrap();
+    let said = other_request.problems.at("").unwrap();
+    assert!(said.ends_with("it has changed. Read it again [SO0015]"), "{said}");
+}
+
+#[tokio::test]
+async fn an_unusable_decision_is_refused_at_its_field_or_with_a_code() {
+    let world = World::new(&[]);
+    let me = caller("alice@example.com").me;
+    let problems_of = async |approval: Approval, parameters: Value| {
+        let read = read_of(&approval);
+        let parameters = serde_json::from_value(parameters).ok();
+        let decision = signoff_api::Decision { parameters, ..signoff_api::Decision::new(signoff_api::Verdict::Modify) };
+        let entry = signoff_review::entry::Entry::new(decision, None, &approval, &me).unwrap();
+        let stored = serde_json::to_value(signoff_review::foreseen::with(&approval, &entry)).unwrap();
+        let caller = Caller { client: server(move |_| (200, stored.clone())).0, ..caller("alice@example.com") };
+        let shown = send::verify_shown(&read, &approve_form(&approval)).ok().unwrap();
+        let proposed = shown.propose(entry, &me, read.at).unwrap();
+        let sender = send::Sender { caller: &caller, namespace: "finance", name: "refund-4711-review" };
+        sender.rehearse(&world.state, &read, proposed).await.unwrap().err().unwrap().problems
+    };
+    let of_form = problems_of(sample::approval(), json!({"respnse": "better"})).await;
+    let said = of_form.at("").unwrap_or_else(|| panic!("{of_form:?}"));
+    assert!(said.contains("respnse") && said.ends_with(" [SO0018]"), "{said}");
+    let of_field = problems_of(sample::call(), json!({"arguments": {"amount": "much"}})).await;
+    let said = of_field.at("parameters.arguments").unwrap_or_else(|| panic!("{of_field:?}"));
+    assert!(!said.contains("SO00"), "{said}");
 }
 
 #[tokio::test]

@@ -279,7 +279,7 @@ pub async fn prepare(
     }
     let shown = reading.verified()?.shown(seen.approval.spec.request.digest.as_str());
     let proposed = shown.and_then(|shown| shown.propose(entry, me, clock::now()));
-    let proposed = proposed.map_err(|why| Failure::Refused(why.to_string()))?;
+    let proposed = proposed.map_err(|why| Failure::refused(why.to_string(), Some(why.code())))?;
     if args.common.dry_run == Some(DryRun::Client) {
         check_usable(&seen.approval, proposed.entry(), clock::now())?;
         return Ok(Prepared::Sent(Sent::Reported(report_patch(&args, &change)?)));
@@ -446,15 +446,11 @@ fn count_failure(error: &CountError) -> Failure {
 
 /// Returns the failure for a decision that the operator could not use.
 fn unusable_failure(verdict: Verdict, why: Unusable) -> Failure {
+    let code = why.code(verdict);
     match why {
-        Unusable::Invalid(why) => Failure::refused(why, Some(payload_code(verdict))),
+        Unusable::Invalid(why) => Failure::refused(why, code),
         Unusable::Uncountable(error) => count_failure(&error),
     }
-}
-
-/// Returns the code of a payload that does not fit.
-fn payload_code(verdict: Verdict) -> Code {
-    if verdict == Verdict::Respond { Code::ANSWERS } else { Code::PAYLOAD }
 }
 
 /// Refuses a decision that the operator could not use: it would cost the voter one of a few attempts.
@@ -464,7 +460,7 @@ fn payload_code(verdict: Verdict) -> Code {
 pub fn check_usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
     let counted = count_votes(&foreseen::with(approval, entry), now)?;
     foreseen::unusable(&counted, entry)
-        .map_or(Ok(()), |why| Err(Failure::refused(why, Some(payload_code(entry.decision.verdict)))))
+        .map_or(Ok(()), |why| Err(Failure::refused(why, Some(Code::of_payload(entry.decision.verdict)))))
 }
 
 #[cfg(test)]
