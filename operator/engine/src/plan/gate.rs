@@ -1,4 +1,5 @@
-//! One gate of a plan: approvers, prompt and verdicts, checked so that the gate can be decided. `gates.rs` has the list.
+//! One gate of a plan: approvers, prompt and verdicts, checked so that the gate can be decided. `gates.rs` has all
+//! gates of `spec.gates`.
 //!
 //! Identities, thresholds, verdicts and timeouts stay exactly as written.
 

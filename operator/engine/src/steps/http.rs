@@ -1,5 +1,5 @@
-//! An `http` step: renders one request. `DefaultCaller` of the executor (`executor/src/calls.rs`) sends it with the HTTP
-//! client (`executor/src/http/client.rs`).
+//! An `http` step: renders one request. `DefaultCaller` of the executor (`executor/src/calls.rs`) sends it with the
+//! HTTP client (`executor/src/http/client.rs`).
 
 use signoff_api::Seq;
 
