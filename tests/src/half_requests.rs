@@ -55,11 +55,14 @@ impl HalfRequests {
             let _ = stream.write_all(BEGINNINGS[n % BEGINNINGS.len()].as_bytes()).await;
             io::Result::Ok(stream)
         };
-        // The system drops connections when too many wait to be accepted.
-        for first in (0..number).step_by(BATCH) {
-            let batch = (first..number.min(first + BATCH)).map(open);
+        let Some(last) = number.checked_sub(1) else { return Ok(()) };
+        // The system drops connections when too many wait to be accepted, and opens them later.
+        for first in (0..last).step_by(BATCH) {
+            let batch = (first..last.min(first + BATCH)).map(open);
             self.connections.extend(try_join_all(batch).await?);
         }
+        // Alone, because the connections of a batch can be accepted in any order, and the server ends the oldest.
+        self.connections.push(open(last).await?);
         Ok(())
     }
 
