@@ -418,9 +418,9 @@ mod error_escalation {
 
     #[test]
     fn a_step_is_repeated_at_most_three_times_without_an_edit() {
-        let timeout = || Outcome { source: Source::Timeout, ..decided(Verdict::Retry) };
+        let timeout = Outcome { source: Source::Timeout, ..decided(Verdict::Retry) };
         let by_people = [Verdict::Retry, Verdict::Defer, Verdict::Respond].map(decided);
-        for outcome in by_people.into_iter().chain([timeout()]) {
+        for outcome in by_people.into_iter().chain([timeout]) {
             let mut run = run_with_failed_step();
             for attempt in 2..=4 {
                 run.decide(&run.open()[0].clone(), outcome.clone());
