@@ -151,10 +151,10 @@ impl Sender<'_> {
         let verdict = proposed.entry().decision.verdict;
         let placed = |why: &str| Problems::at_named_field(why, &fields);
         // At its field a problem is understood without a code.
-        let foreseen = |why: &Unusable| {
+        let placed_or_coded = |why: &Unusable| {
             let problems = placed(&why.to_string());
-            let is_placed = problems.are_of_fields();
-            if is_placed { problems } else { placed(&format!("{why}{}", Code::bracketed(why.code(verdict)))) }
+            let has_field = problems.are_of_fields();
+            if has_field { problems } else { placed(&format!("{why}{}", Code::bracketed(why.code(verdict)))) }
         };
         let problems = match proposed.rehearse(self, &state.counter, read.at).await {
             Ok(rehearsed) => return Ok(Ok(rehearsed)),
@@ -162,10 +162,10 @@ impl Sender<'_> {
             Err(NotRehearsed::Tampered(differences)) => {
                 return Err(PageError::Changed(format!("{} {NOT_RECORDED}", tampering_sentence(&differences))));
             }
-            Err(NotRehearsed::Unusable(why)) => foreseen(&why),
+            Err(NotRehearsed::Unusable(why)) => placed_or_coded(&why),
             // A problem of a field of the form is shown at this field, and says more than the refusal.
             Err(NotRehearsed::Refused(refused, unusable)) => unusable
-                .map(|why| foreseen(&why))
+                .map(|why| placed_or_coded(&why))
                 .filter(Problems::are_of_fields)
                 .unwrap_or_else(|| placed(&refusal_sentence(refused))),
         };
